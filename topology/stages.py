@@ -1,0 +1,92 @@
+"""The stages: which mailbox each one folds, what it may write, and the rows it keeps.
+
+The folds themselves live in `streams.core`; `streams.app` binds them to these declarations.
+
+Source: DESIGN "Roles", "Following the work".
+"""
+
+from __future__ import annotations
+
+from topology.model import RowType, Stage, Table
+
+REGISTRY = Stage(
+    name="registry",
+    version=1,
+    role="registry",
+    source="triggers.registry",
+    sinks=("triggers.registry", "triggers.lifecycle"),
+    quarantine="trigger.dlq",
+    doc="Accepts manifests by compare-and-set and publishes revisions.",
+    table=Table(
+        name="bindings",
+        rows=(
+            RowType(prefix="revision", schema="row_revision", doc="The last revision, one row."),
+            RowType(
+                prefix="b",
+                schema="row_registered_binding",
+                doc="`b:<namespace>/<id>@v<version>`: a binding version and its state.",
+            ),
+        ),
+    ),
+)
+
+INBOX = Stage(
+    name="inbox",
+    version=1,
+    role="inbox",
+    source="trigger.inbox.envelopes",
+    sinks=("trigger.dispatches", "triggers.lifecycle"),
+    quarantine="trigger.dlq",
+    doc="Deduplicates events and matches them with the bindings in force.",
+    table=Table(
+        name="inbox",
+        rows=(
+            RowType(prefix="revision", schema="row_revision", doc="The last revision, one row."),
+            RowType(prefix="b", schema="row_binding", doc="`b:<id>@v<version>`: a binding in force."),
+            RowType(
+                prefix="s",
+                schema="row_seen",
+                doc="`s:<provider>:<dedupe key>` or `s:<event id>`: seen within the event id window.",
+                due_field="expires_at_ms",
+                ticking=False,
+            ),
+        ),
+    ),
+)
+
+DISPATCH = Stage(
+    name="dispatch",
+    version=1,
+    role="dispatch",
+    source="trigger.dispatches",
+    sinks=(
+        "trigger.invocations",
+        "trigger.attempts",
+        "trigger.outbox",
+        "trigger.dlq",
+        "triggers.lifecycle",
+        "triggers.registry",
+    ),
+    quarantine="trigger.dlq",
+    doc="Runs each dispatch to its one terminal outcome: attempts, leases, retries, dead letters.",
+    table=Table(
+        name="dispatches",
+        rows=(
+            RowType(prefix="revision", schema="row_revision", doc="The last revision, one row."),
+            RowType(
+                prefix="b",
+                schema="row_dispatch_binding",
+                doc="`b:<id>@v<version>`: a binding version, and how far its draining is.",
+            ),
+            RowType(
+                prefix="d",
+                schema="row_dispatch",
+                doc="`d:<dispatch id>`: a live dispatch; due at its lease's end or its retry.",
+                due_field="due_ms",
+            ),
+            RowType(prefix="e", schema="row_event", doc="`e:<dispatch id>`: the event of a live dispatch."),
+        ),
+    ),
+)
+
+STAGES: tuple[Stage, ...] = (REGISTRY, INBOX, DISPATCH)
