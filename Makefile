@@ -1,0 +1,72 @@
+# Needs Python >= 3.11 (with venv and pip) and make; everything else is installed into .venv from
+# requirements.lock.  PYTHON=python3.12 chooses an interpreter.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
+PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+ONCE ?=
+ARGS ?=
+
+.PHONY: help setup run test check format bench chaos soak lock clean
+
+help: ## Show this help.
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
+	  awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Build .venv from the lock file (does nothing when it is up to date).
+
+$(STAMP): requirements.lock pyproject.toml
+	@found=; \
+	for candidate in $(PYTHONS); do \
+	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "make setup: need Python >= 3.11 with the venv and ensurepip modules; tried:" >&2; \
+	  for candidate in $(PYTHONS); do \
+	    echo "  $$candidate: $$("$$candidate" --version 2>&1 | head -n 1)" >&2; done; \
+	  echo "Install one (on Debian also python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2; \
+	  exit 1; \
+	fi; \
+	echo "make setup: $$("$$found" --version) -> $(VENV)"; \
+	"$$found" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@# The build backend came with the lock, so the project itself is installed without the network.
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+run: setup ## Show the whole thing at work on a Kafka of its own (ONCE=1: end after one round).
+	@$(BIN)/harn demo $(if $(ONCE),--once) $(ARGS)
+
+test: setup check ## Run the checks and the whole suite, broker tests included (ARGS= goes to pytest).
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+check: setup ## Format, lint, types and import directions.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the sources in the house format.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## Measure, and write bench/results/latest.json.
+	$(BIN)/python -m bench $(ARGS)
+
+chaos: setup ## Only the tests that kill processes.
+	$(BIN)/python -m pytest -m chaos $(ARGS)
+
+soak: setup ## Hours of load and kills (ARGS= goes to pytest).
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+lock: setup ## Write requirements.lock anew from pyproject.toml (needs uv).
+	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
+	  --upgrade --group dev pyproject.toml --output-file requirements.lock
+
+clean: ## Remove what was built (not .harn, which holds your data).
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

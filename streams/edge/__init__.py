@@ -1,0 +1,1 @@
+"""Where effects live: what talks to the world performs an intent and appends the outcome."""
