@@ -1,0 +1,288 @@
+"""Every topic of the application, also those whose stage comes later: a cluster is laid out once.
+
+Source: DESIGN "Topics".  Names are the seeds'.
+"""
+
+from __future__ import annotations
+
+from topology.model import Cleanup, PartitionRule, RetentionRule, Topic, TopicRole
+
+_LIFECYCLE_KINDS = (
+    ("DispatchStarted", "lifecycle_dispatch_started"),
+    ("DispatchSucceeded", "lifecycle_dispatch_succeeded"),
+    ("DispatchFailed", "lifecycle_dispatch_failed"),
+    ("RetryScheduled", "lifecycle_retry_scheduled"),
+    ("DlqMoved", "lifecycle_dlq_moved"),
+    ("EventUnmatched", "lifecycle_event_unmatched"),
+    ("EventDeduplicated", "lifecycle_event_deduplicated"),
+    ("OutcomeRefused", "lifecycle_outcome_refused"),
+    ("InvocationLost", "lifecycle_invocation_lost"),
+    ("InvocationReissued", "lifecycle_invocation_reissued"),
+    ("state_transition", "lifecycle_state_transition"),
+)
+
+TRIGGER_TOPICS: tuple[Topic, ...] = (
+    Topic(
+        name="trigger.inbox.envelopes",
+        role=TopicRole.MAILBOX,
+        retention=RetentionRule.MAILBOX,
+        key="provider:dedupe_key, else event id",
+        doc="Mailbox of inbox; the durable ingress stream.",
+        kinds=(("event_ingested", "event_ingested"), ("revision_published", "revision_published")),
+    ),
+    Topic(
+        name="trigger.inbox",
+        role=TopicRole.LEGACY,
+        key="none",
+        doc="Legacy mixed topic: read once at start, never written.",
+    ),
+    Topic(
+        name="trigger.inbox.claims",
+        role=TopicRole.CATALOG,
+        cleanup=Cleanup.COMPACT,
+        retention=RetentionRule.FOREVER,
+        key="binding id:dedupe key",
+        doc="Dedupe claims with expiry.",
+    ),
+    Topic(
+        name="trigger.dispatches",
+        role=TopicRole.MAILBOX,
+        retention=RetentionRule.MAILBOX,
+        key="event id, or the gate scope of the binding",
+        doc="Mailbox of dispatch: matched events, outcomes, leases, cancels, ticks.",
+        kinds=(
+            ("event_matched", "event_matched"),
+            ("invocations_running", "invocations_running"),
+            ("invocation_completed", "invocation_completed"),
+            ("revision_published", "revision_published"),
+            ("revision_reached", "revision_reached"),
+        ),
+    ),
+    Topic(
+        name="trigger.invocations",
+        role=TopicRole.INTENT,
+        retention=RetentionRule.MAILBOX,
+        key="dispatch id",
+        doc="Intents for invokers.",
+        kinds=(("invoke", "invoke"),),
+    ),
+    Topic(
+        name="trigger.invocations.cancels",
+        role=TopicRole.INTENT,
+        partitions=1,
+        retention=RetentionRule.SHORT,
+        key="dispatch id",
+        doc="Cancel intents; every invoker reads it, without a group.",
+    ),
+    Topic(
+        name="trigger.attempts",
+        role=TopicRole.OUTPUT,
+        key="event id",
+        doc="Every finished attempt and every scheduled retry.",
+        kinds=(("attempt_recorded", "attempt_recorded"), ("retry_scheduled", "retry_scheduled")),
+    ),
+    Topic(
+        name="trigger.outbox",
+        role=TopicRole.OUTPUT,
+        key="event id",
+        doc="What each dispatch came to.",
+        kinds=(
+            ("dispatch_started", "outbox_dispatch_started"),
+            ("dispatch_succeeded", "outbox_dispatch_succeeded"),
+            ("dispatch_failed", "outbox_dispatch_failed"),
+            ("dispatch_skipped", "outbox_dispatch_skipped"),
+            ("dispatch_cancelled", "outbox_dispatch_cancelled"),
+        ),
+    ),
+    Topic(
+        name="trigger.dlq",
+        role=TopicRole.OUTPUT,
+        key="event id, or the position of a quarantined record",
+        doc="Undelivered events and quarantined records.",
+        kinds=(("dlq_moved", "dlq_moved"), ("record_quarantined", "record_quarantined")),
+    ),
+    Topic(
+        name="triggers.lifecycle",
+        role=TopicRole.OUTPUT,
+        key="event id, or binding key",
+        doc="What happened to events, dispatches and bindings, step by step.",
+        kinds=_LIFECYCLE_KINDS,
+    ),
+    Topic(
+        name="triggers.registry",
+        role=TopicRole.MAILBOX,
+        partitions=1,
+        retention=RetentionRule.FOREVER,
+        key="namespace",
+        doc="Mailbox of registry: applies, revisions, broadcasts.",
+        kinds=(
+            ("manifest_applied", "manifest_applied"),
+            ("revision_published", "revision_published"),
+            ("apply_answered", "apply_answered"),
+            ("revision_broadcast", "revision_broadcast"),
+            ("binding_ended", "binding_ended"),
+        ),
+    ),
+    Topic(
+        name="trigger.cancel.requests",
+        role=TopicRole.REQUEST,
+        key="binding key + event id",
+        doc="External cancel requests; broadcast to trigger.dispatches.",
+    ),
+    Topic(
+        name="trigger.operations.audit",
+        role=TopicRole.OUTPUT,
+        key="event id",
+        doc="What operators did.",
+    ),
+    Topic(
+        name="observability.action_graph",
+        role=TopicRole.OUTPUT,
+        key="event id",
+        doc="Nodes and edges of each event's work.",
+    ),
+    Topic(
+        name="orchestrator.lifecycle",
+        role=TopicRole.OUTPUT,
+        key="event id",
+        doc="Pump and process records.",
+    ),
+    *(
+        Topic(
+            name=f"trigger.{gate}.{{binding}}",
+            role=TopicRole.OUTPUT,
+            partitions=1,
+            key="gate value",
+            doc=f"Decisions of the {gate} gate of one binding.",
+        )
+        for gate in ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrency")
+    ),
+)
+
+WORKER_TOPICS: tuple[Topic, ...] = (
+    Topic(
+        name="worker.queues",
+        role=TopicRole.CATALOG,
+        cleanup=Cleanup.COMPACT,
+        retention=RetentionRule.FOREVER,
+        key="queue",
+        doc="Queue catalog and latest summary.",
+    ),
+    Topic(
+        name="worker.requests",
+        role=TopicRole.MAILBOX,
+        retention=RetentionRule.MAILBOX,
+        key="queue, or queue#shard",
+        doc="Mailbox of scheduler.",
+    ),
+    Topic(
+        name="worker.deliveries",
+        role=TopicRole.QUEUE,
+        key="consumer id",
+        doc="Granted jobs with their body, for the worker they were granted to.",
+    ),
+    Topic(
+        name="worker.{queue}",
+        role=TopicRole.QUEUE,
+        partitions=1,
+        key="queue, or queue#shard",
+        doc="Enqueued jobs; anyone may produce to it.",
+    ),
+    Topic(
+        name="worker.{queue}.claims",
+        role=TopicRole.QUEUE,
+        partitions=1,
+        key="job id",
+        doc="What the scheduler decided.",
+    ),
+    Topic(
+        name="worker.{queue}.responses",
+        role=TopicRole.QUEUE,
+        partitions=1,
+        key="job id",
+        doc="Handler outcomes, with claim id.",
+    ),
+)
+
+POOL_TOPICS: tuple[Topic, ...] = (
+    Topic(
+        name="lifecycle.pool.requests",
+        role=TopicRole.MAILBOX,
+        retention=RetentionRule.MAILBOX,
+        key="pool id",
+        doc="Mailbox of pools.",
+    ),
+    Topic(
+        name="lifecycle.pool.audit",
+        role=TopicRole.OUTPUT,
+        key="pool id",
+        doc="Submissions, dequeues, drops and completions.",
+    ),
+)
+
+TURN_TOPICS: tuple[Topic, ...] = (
+    Topic(
+        name="agent_turns",
+        role=TopicRole.REQUEST,
+        partitions=PartitionRule.TURNS,
+        key="session:<id>",
+        doc="Turn envelopes; group agent-dispatch.",
+    ),
+    Topic(
+        name="agent.turns.claims",
+        role=TopicRole.OUTPUT,
+        partitions=PartitionRule.TURNS,
+        key="session or job id",
+        doc="Claims of turns, in the same partition number as the turn.",
+    ),
+    *(
+        Topic(
+            name=name,
+            role=TopicRole.CATALOG,
+            partitions=PartitionRule.TURNS,
+            cleanup=Cleanup.COMPACT,
+            retention=RetentionRule.FOREVER,
+            key="session or job id",
+            doc=doc,
+        )
+        for name, doc in (
+            ("agent.sessions", "Session records, in the same partition number as the turn."),
+            ("agent.jobs", "Job records of turns, in the same partition number as the turn."),
+        )
+    ),
+    Topic(
+        name="agent.turns.dlq",
+        role=TopicRole.OUTPUT,
+        partitions=PartitionRule.TURNS,
+        key="none",
+        doc="Poison turns with their bytes and position.",
+    ),
+    Topic(
+        name="fleet.workers",
+        role=TopicRole.CATALOG,
+        cleanup=Cleanup.COMPACT,
+        retention=RetentionRule.FOREVER,
+        partitions=1,
+        key="worker id",
+        doc="Heartbeats of workers.",
+    ),
+)
+
+AUDIT_TOPICS: tuple[Topic, ...] = (
+    Topic(
+        name="audit.journal",
+        role=TopicRole.JOURNAL,
+        retention=RetentionRule.AUDIT,
+        key="stage/partition",
+        doc="One record per stage transaction, in the partition of the stage's own partition number.",
+        kinds=(("journal_entry", "journal_entry"),),
+    ),
+    Topic(
+        name="audit.checkpoints",
+        role=TopicRole.CHECKPOINT,
+        retention=RetentionRule.AUDIT,
+        key="stage/partition",
+        doc="Full rows of a partition with seq, offset and hashes.",
+        kinds=(("checkpoint_part", "checkpoint_part"),),
+    ),
+)
