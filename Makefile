@@ -32,7 +32,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  exit 1; \
 	fi; \
 	echo "make setup: $$("$$found" --version) -> $(VENV)"; \
-	"$$found" -m venv --clear $(VENV)
+	"$$found" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	@# The build backend came with the lock, so the project itself is installed without the network.
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -1,0 +1,162 @@
+"""How one setting is declared: its variable, the kind of value it takes, and what it means.
+
+A kind reads text and refuses what it cannot use; a declaration travels in the metadata of a
+dataclass field, so the documentation, the parser and the value cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = [
+    "ADDRESSES",
+    "FILE",
+    "NAME",
+    "PATH",
+    "PORT",
+    "TEXT",
+    "URL",
+    "Declaration",
+    "Kind",
+    "SettingRow",
+    "choice",
+    "integer",
+    "setting",
+]
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/]+):(\d{1,5})")
+_REDACTED = "(set)"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One sort of value: `parse` raises ValueError on whatever `expected` does not describe."""
+
+    expected: str
+    parse: Callable[[str], object]
+
+
+def integer(low: int, high: int) -> Kind:
+    """Take integers from `low` to `high`, both included; underscores may group digits."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if not low <= number <= high:
+            raise ValueError(text)
+        return number
+
+    return Kind(f"an integer from {low} to {high}", parse)
+
+
+def choice(*names: str) -> Kind:
+    """Take one of `names`, exactly as spelled."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError(text)
+        return text
+
+    return Kind("one of " + ", ".join(names), parse)
+
+
+def _parse_addresses(text: str) -> str:
+    addresses = [part.strip() for part in text.split(",")]
+    for address in addresses:
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 1 <= int(found[2]) <= 65_535:
+            raise ValueError(address)
+    return ",".join(addresses)
+
+
+def _parse_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
+def _parse_path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _parse_file(text: str) -> Path:
+    path = _parse_path(text)
+    if not path.is_file():
+        raise ValueError(text)
+    return path
+
+
+def _parse_name(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]{1,200}", text) is None:
+        raise ValueError(text)
+    return text
+
+
+ADDRESSES = Kind("host:port[,host:port...]", _parse_addresses)
+TEXT = Kind("text", str)
+NAME = Kind("1 to 200 letters, digits, dots, dashes or underscores", _parse_name)
+URL = Kind("an http:// or https:// address", _parse_url)
+PATH = Kind("a path", _parse_path)
+FILE = Kind("the path of an existing file", _parse_file)
+PORT = integer(0, 65_535)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is known of a setting besides its name, type and default.
+
+    `shown` replaces the default in the documentation where it follows from other settings.
+    """
+
+    env: str
+    kind: Kind
+    doc: str
+    secret: bool = False
+    shown: str | None = None
+
+    def row(self, name: str, default: object, value: object) -> SettingRow:
+        """Return the table line of this setting, its value redacted when it is a secret."""
+        hidden = self.secret and value is not None
+        return SettingRow(
+            name=name,
+            env=self.env,
+            default=_text(default) if self.shown is None else self.shown,
+            value=_REDACTED if hidden else _text(value),
+            expected=self.kind.expected,
+            doc=self.doc,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One line of the settings table, as text; an unset value is empty."""
+
+    name: str
+    env: str
+    default: str
+    value: str
+    expected: str
+    doc: str
+
+
+def setting(
+    env: str,
+    default: Any,  # noqa: ANN401
+    kind: Kind,
+    doc: str,
+    *,
+    secret: bool = False,
+    shown: str | None = None,
+) -> Any:  # noqa: ANN401
+    """Declare a field of a settings dataclass; see `Declaration` for the arguments."""
+    declaration = Declaration(env=env, kind=kind, doc=doc, secret=secret, shown=shown)
+    return field(default=default, metadata={"declaration": declaration}, repr=not secret)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
