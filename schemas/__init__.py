@@ -1,0 +1,11 @@
+"""Every record of the application as a documented Avro schema, and what reads and compares them.
+
+One `.avsc` file a record, all in the namespace `harn.streams`; the files here are the current versions, those under
+`released/<version>/` are what each release wrote.
+
+Source: DESIGN "Topics"; STYLE 2.13.
+"""
+
+from schemas.load import NAMESPACE, Schema, SchemaError, SchemaSet
+
+__all__ = ["NAMESPACE", "Schema", "SchemaError", "SchemaSet"]
