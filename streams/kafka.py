@@ -1,0 +1,220 @@
+"""The one place where Kafka clients are made, so that all of them agree on what must agree.
+
+Every producer hashes keys as Java and aiokafka do (murmur2): with librdkafka's own default most
+keys would land in another partition than the readers expect.  Every client retries within
+milliseconds: back-to-back transactions otherwise wait 100 ms for the coordinator.
+
+librdkafka's logs and errors go to the logger `harn.kafka`; a line that repeats is logged once in
+ten seconds, since a client without a broker reports the same refusal many times a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from streams.errors import ConfigError
+from streams.settings import Settings
+
+__all__ = [
+    "admin_config",
+    "aiokafka_options",
+    "broker_urls",
+    "consumer_config",
+    "make_admin",
+    "make_consumer",
+    "make_producer",
+    "producer_config",
+]
+
+_LOG = logging.getLogger("harn.kafka")
+_REPEAT_AFTER_S = 10.0
+_REMEMBERED_LINES = 256
+_VARYING = re.compile(r"\d+")
+
+# Ours is at most `max_record_bytes` of value; key, headers and framing need some room on top.
+_MESSAGE_MAX_BYTES = 1_000_000
+# Long enough for a broker's restart, short enough that an edge can still answer its caller.
+_DELIVERY_TIMEOUT_MS = 30_000
+# Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
+_UNDERSCORED = {"on_delivery", "on_commit"}
+
+
+def producer_config(
+    settings: Settings, *, idempotent: bool = True, transactional_id: str | None = None
+) -> dict[str, Any]:
+    """Return librdkafka's configuration of a producer.
+
+    With a transactional id only failed deliveries are reported (a failed one also fails the
+    commit); without one, each delivery is reported, since an edge answers after the ack.
+    """
+    config = _common(settings) | {
+        "acks": "all",
+        "enable.idempotence": idempotent or transactional_id is not None,
+        "linger.ms": 5,
+        "message.max.bytes": _MESSAGE_MAX_BYTES,
+        "partitioner": "murmur2_random",
+    }
+    if transactional_id is None:
+        return config | {"delivery.timeout.ms": _DELIVERY_TIMEOUT_MS}
+    return config | {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": settings.transaction_timeout_ms,
+        "delivery.timeout.ms": settings.transaction_timeout_ms,
+        "delivery.report.only.error": True,
+    }
+
+
+def consumer_config(
+    settings: Settings, *, group_id: str | None, isolation: str = "read_committed"
+) -> dict[str, Any]:
+    """Return librdkafka's configuration of a consumer that commits only when told.
+
+    `group_id` None is for readers that assign partitions themselves and never commit.
+    """
+    return _common(settings) | {
+        # librdkafka wants a group even from a reader without one; nothing is committed to it.
+        "group.id": group_id or "harn.reader",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "session.timeout.ms": settings.session_timeout_ms,
+        "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def admin_config(settings: Settings) -> dict[str, Any]:
+    """Return librdkafka's configuration of an admin client."""
+    return _common(settings)
+
+
+def make_producer(
+    settings: Settings,
+    *,
+    idempotent: bool = True,
+    transactional_id: str | None = None,
+    **overrides: object,
+) -> Producer:
+    """Make a producer; `overrides` are librdkafka properties with `_` for `.` (linger_ms=0)."""
+    config = producer_config(settings, idempotent=idempotent, transactional_id=transactional_id)
+    return Producer(config | _properties(overrides), logger=_LOG)
+
+
+def make_consumer(
+    settings: Settings,
+    *,
+    group_id: str | None,
+    isolation: str = "read_committed",
+    **overrides: object,
+) -> Consumer:
+    """Make a consumer; `overrides` as for `make_producer`."""
+    config = consumer_config(settings, group_id=group_id, isolation=isolation)
+    config |= _properties(overrides)
+    if config.get("group.protocol") == "consumer":
+        # In the newer group protocol the broker decides these two, and setting them is refused.
+        del config["session.timeout.ms"], config["heartbeat.interval.ms"]
+    return Consumer(config, logger=_LOG)
+
+
+def make_admin(settings: Settings, **overrides: object) -> AdminClient:
+    """Make an admin client; `overrides` as for `make_producer`."""
+    return AdminClient(admin_config(settings) | _properties(overrides), logger=_LOG)
+
+
+def broker_urls(settings: Settings) -> list[str]:
+    """Return the cluster as Faust's `broker` setting wants it."""
+    return [f"kafka://{address}" for address in _bootstrap(settings).split(",")]
+
+
+def aiokafka_options(settings: Settings) -> dict[str, Any]:
+    """Return what an aiokafka client needs to reach the cluster: addresses, transport, user."""
+    protocol = settings.kafka_security_protocol
+    options: dict[str, Any] = {
+        "bootstrap_servers": _bootstrap(settings).split(","),
+        "security_protocol": protocol,
+    }
+    if protocol.endswith("SSL"):
+        options["ssl_context"] = ssl.create_default_context(cafile=settings.kafka_ssl_ca_location)
+    if protocol.startswith("SASL_"):
+        options |= {
+            "sasl_mechanism": settings.kafka_sasl_mechanism,
+            "sasl_plain_username": settings.kafka_sasl_username,
+            "sasl_plain_password": settings.kafka_sasl_password,
+        }
+    return options
+
+
+def _bootstrap(settings: Settings) -> str:
+    if settings.bootstrap is None:
+        raise ConfigError(
+            "KAFKA_BOOTSTRAP_SERVERS is unset, expected host:port[,host:port...]",
+            remedy="name a cluster, or start the embedded broker with `harn broker start`",
+        )
+    return settings.bootstrap
+
+
+def _common(settings: Settings) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "bootstrap.servers": _bootstrap(settings),
+        "client.id": "harn",
+        "security.protocol": settings.kafka_security_protocol,
+        "socket.nagle.disable": True,
+        "retry.backoff.ms": 2,
+        "retry.backoff.max.ms": 100,
+        # A broker that restarts is found again within half a second.
+        "reconnect.backoff.ms": 20,
+        "reconnect.backoff.max.ms": 500,
+        "error_cb": _log_error,
+    }
+    if settings.kafka_security_protocol.startswith("SASL_"):
+        config |= {
+            "sasl.mechanism": settings.kafka_sasl_mechanism,
+            "sasl.username": settings.kafka_sasl_username,
+            "sasl.password": settings.kafka_sasl_password,
+        }
+    if settings.kafka_ssl_ca_location is not None:
+        config["ssl.ca.location"] = str(settings.kafka_ssl_ca_location)
+    return config
+
+
+def _properties(overrides: dict[str, object]) -> dict[str, object]:
+    return {
+        name if name in _UNDERSCORED or name.endswith("_cb") else name.replace("_", "."): value
+        for name, value in overrides.items()
+    }
+
+
+def _log_error(error: KafkaError) -> None:
+    """Report what librdkafka could not do; it goes on trying unless the error is fatal."""
+    level = logging.ERROR if error.fatal() else logging.WARNING
+    _LOG.log(level, "kafka_client_error: %s: %s", error.name(), error.str())
+
+
+class _OncePerWhile(logging.Filter):
+    """Passes a line, then nothing that differs from it in numbers only for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last_seen_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now_s = time.monotonic()
+        line = _VARYING.sub("#", record.getMessage())
+        if now_s - self._last_seen_s.get(line, -_REPEAT_AFTER_S) < _REPEAT_AFTER_S:
+            return False
+        if len(self._last_seen_s) >= _REMEMBERED_LINES:
+            self._last_seen_s.clear()
+        self._last_seen_s[line] = now_s
+        return True
+
+
+_LOG.addFilter(_OncePerWhile())
