@@ -1,0 +1,196 @@
+"""The inbox: each accepted event is new or a repeat, and goes to every binding that takes it.
+
+| kind | state | outputs |
+|---|---|---|
+| `event_ingested`, seen within the window | unchanged | lifecycle `EventDeduplicated` |
+| `event_ingested`, new, no binding takes it | seen | lifecycle `EventUnmatched` |
+| `event_ingested`, new | seen | one `event_matched` per binding, by trigger id, then version |
+| `revision_published`, next | bindings replaced | `revision_reached` to every dispatch partition |
+| `revision_published`, repeat | unchanged | none |
+
+Invariants: one event id or delivery id is matched at most once per window; `s:` rows never exceed `dedupe_rows_max`.
+
+Source: seed trigger-dispatcher, "Dispatch shape" 1-2; SEMANTICS 1.3, 2.1, 2.12; DESIGN "Dedupe".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from streams.core import ids, revision
+from streams.core.record import Output, Record, Rejection
+from streams.core.state import Answer, Fold, State
+from streams.core.wire import (
+    BindingDefinition,
+    EventIngested,
+    EventMatched,
+    LifecycleEventDeduplicated,
+    LifecycleEventUnmatched,
+    RevisionPublished,
+    RevisionReached,
+    RowBinding,
+    RowSeen,
+    TriggerEvent,
+)
+
+DISPATCHES = "trigger.dispatches"
+LIFECYCLE = "triggers.lifecycle"
+
+_KEY_CHARS_MAX = 200  # a longer delivery id is known by its hash: rows stay small
+
+
+@dataclass(slots=True)
+class _Index:
+    """Bindings in force, by provider and by trigger id; each list by trigger id, then version."""
+
+    by_provider: dict[str, list[BindingDefinition]] = field(default_factory=dict[str, list[BindingDefinition]])
+    by_trigger: dict[str, list[BindingDefinition]] = field(default_factory=dict[str, list[BindingDefinition]])
+
+
+def _build_index(state: State, /) -> _Index:
+    index = _Index()
+    bindings: list[BindingDefinition] = [row["binding"] for _, row in state.rows.scan("b:")]
+    for binding in sorted(bindings, key=lambda found: (found["trigger_id"], found["version"])):
+        index.by_provider.setdefault(binding["provider"], []).append(binding)
+        index.by_trigger.setdefault(binding["trigger_id"], []).append(binding)
+    return index
+
+
+def mailbox_key(event: TriggerEvent, /, *, replay: bool = False) -> str:
+    """Key of an event's envelope: repeats of one delivery meet in one partition.
+
+    A replay keeps its original's delivery id but is new by intent: it goes by its own event id.
+    """
+    dedupe_key = event["dedupe_key"]
+    if replay or not dedupe_key:
+        return event["id"]
+    if len(dedupe_key) > _KEY_CHARS_MAX:
+        dedupe_key = "blake2b-" + blake2b(dedupe_key.encode(), digest_size=20).hexdigest()
+    return f"{event['provider']}:{dedupe_key}"
+
+
+def _on_event_ingested(state: State, record: Record) -> Answer:
+    envelope: EventIngested = record.value
+    event = envelope["event"]
+    seen_key = "s:" + mailbox_key(event, replay=envelope["replay_of_event_id"] is not None)
+    seen: RowSeen | None = state.rows.get(seen_key)
+    headers = _headers(event, record)
+    if seen is not None and seen["expires_at_ms"] > state.now_ms:
+        dropped: LifecycleEventDeduplicated = {
+            "event_id": event["id"],
+            "provider": event["provider"],
+            "dedupe_key": event["dedupe_key"],
+            "first_event_id": seen["event_id"],
+        }
+        return (Output(LIFECYCLE, "EventDeduplicated", event["id"], dropped, headers=headers),)
+    _remember(state, seen_key, event["id"])
+    bindings = _matching(state.index, envelope)
+    if not bindings:
+        unmatched: LifecycleEventUnmatched = {
+            "event_id": event["id"],
+            "provider": event["provider"],
+            "event_kind": event["kind"],
+            "trigger_id": envelope["trigger_id"],
+            "replay_of_event_id": envelope["replay_of_event_id"],
+        }
+        return (Output(LIFECYCLE, "EventUnmatched", event["id"], unmatched, headers=headers),)
+    return [
+        _matched(record, envelope, binding, place, headers) for place, binding in enumerate(bindings)
+    ]
+
+
+def _headers(event: TriggerEvent, record: Record) -> tuple[tuple[str, str], ...]:
+    """Headers that follow the event through every stage, sorted by name."""
+    tenant_id, traceparent = event["tenant_id"], record.headers.get("traceparent")
+    headers: tuple[tuple[str, str], ...] = ()
+    if tenant_id is not None:
+        headers = (("tenant_id", tenant_id),)
+    if traceparent is not None:
+        headers = (*headers, ("traceparent", traceparent))
+    return headers
+
+
+def _remember(state: State, seen_key: str, event_id: str) -> None:
+    policy = revision.policy_in_force(state)
+    row: RowSeen = {"event_id": event_id, "expires_at_ms": state.now_ms + policy["event_id_window_ms"]}
+    state.rows.put(seen_key, row)
+    while state.rows.count("s") > policy["dedupe_rows_max"]:
+        oldest = state.rows.oldest("s")
+        assert oldest is not None, "a counted row has a timer"
+        state.rows.delete(oldest)
+
+
+def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]:
+    """Bindings that take the event: those it is targeted at, else by provider and kind."""
+    event = envelope["event"]
+    trigger_id = envelope["trigger_id"]
+    if trigger_id is not None:
+        live = index.by_trigger.get(trigger_id, [])
+        version = envelope["binding_version"]
+        return live[-1:] if version is None else [b for b in live if b["version"] == version]
+    kind = event["kind"]
+    return [
+        binding
+        for binding in index.by_provider.get(event["provider"], ())
+        if not binding["events"] or kind in binding["events"]
+    ]
+
+
+def _matched(
+    record: Record,
+    envelope: EventIngested,
+    binding: BindingDefinition,
+    place: int,
+    headers: tuple[tuple[str, str], ...],
+) -> Output:
+    value: EventMatched = {
+        "dispatch_id": ids.derived(record, "dispatch", place),
+        "trigger_id": binding["trigger_id"],
+        "binding_key": binding["binding_key"],
+        "accepted_at_ms": record.timestamp_ms,
+        "replay_of_event_id": envelope["replay_of_event_id"],
+        "event": envelope["event"],
+    }
+    return Output(DISPATCHES, "event_matched", envelope["event"]["id"], value, headers=headers)
+
+
+def _on_revision_published(state: State, record: Record) -> Answer:
+    published: RevisionPublished = record.value
+    if not revision.advances(state, published):
+        return ()
+    for binding_key in published["drained"]:
+        state.rows.delete(f"b:{binding_key}")
+    for binding in published["added"]:
+        row: RowBinding = {"binding": binding, "revision": published["revision"]}
+        state.rows.put(f"b:{binding['binding_key']}", row)
+    state.index = _build_index(state)
+    reached: RevisionReached = {
+        "revision": published["revision"],
+        "inbox_partition": state.partition,
+        "inbox_partitions": state.partitions,
+    }
+    return [
+        Output(DISPATCHES, "revision_reached", f"revision:{state.partition}", reached, partition=partition)
+        for partition in range(state.partitions)
+    ]
+
+
+def _on_record(state: State, record: Record, /) -> Answer:
+    match record.kind:
+        case "event_ingested":
+            return _on_event_ingested(state, record)
+        case "revision_published":
+            return _on_revision_published(state, record)
+        case _:
+            return Rejection("INB-001", f"the inbox has no use for kind {record.kind!r}")
+
+
+def _on_due(state: State, key: str, _row: Any, _record: Record, /) -> Iterable[Output]:
+    state.rows.delete(key)
+    return ()
+
+
+FOLD = Fold(on_record=_on_record, on_due=_on_due, build_index=_build_index)

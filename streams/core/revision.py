@@ -1,0 +1,56 @@
+"""Configuration is data: how a stage partition takes a broadcast revision.
+
+| revision seen | answer |
+|---|---|
+| last + 1 | fold it |
+| at or below the last | a repeat by a new broadcaster: nothing happens |
+| above last + 1 | `RevisionGap`: the stage would work under a configuration that it has not seen |
+
+Source: DESIGN law 3.
+"""
+
+from __future__ import annotations
+
+from streams.core.state import State
+from streams.core.wire import Policy, RevisionPublished, RowRevision
+
+REVISION_ROW = "revision"
+
+POLICY_DEFAULT: Policy = {
+    "event_id_window_ms": 86_400_000,
+    "dedupe_rows_max": 1_000_000,
+    "lease_ms": 15_000,
+}
+"""In force until the first revision says otherwise."""
+
+
+class RevisionGap(Exception):  # noqa: N818 - a bug's name, not an error for users
+    """A revision is missing between the last one folded and this one."""
+
+
+def last_revision(state: State, /) -> int:
+    """The last revision that this partition has folded; 0 before the first."""
+    row: RowRevision | None = state.rows.get(REVISION_ROW)
+    return 0 if row is None else row["revision"]
+
+
+def policy_in_force(state: State, /) -> Policy:
+    """The policy of the last revision."""
+    row: RowRevision | None = state.rows.get(REVISION_ROW)
+    return POLICY_DEFAULT if row is None else row["policy"]
+
+
+def advances(state: State, revision: RevisionPublished, /) -> bool:
+    """Whether the revision is the next one; if so it is remembered.
+
+    Raises: RevisionGap when one is missing.
+    """
+    last = last_revision(state)
+    if revision["revision"] <= last:
+        return False
+    if revision["revision"] != last + 1:
+        message = f"revision {revision['revision']} follows {last}: {last + 1} is missing"
+        raise RevisionGap(message)
+    row: RowRevision = {"revision": revision["revision"], "policy": revision["policy"]}
+    state.rows.put(REVISION_ROW, row)
+    return True

@@ -1,0 +1,28 @@
+"""The engine: the pure step from mailbox bytes to committed bytes, shared by the live agent, the driver and the auditor."""
+
+from __future__ import annotations
+
+from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
+from streams.engine.memory import POSITION_KEY, START, Memory, StatePosition
+from streams.engine.step import EncodedOutput, FoldFailed, RawRecord, Step, fold_batch, row_hash, settle
+from streams.engine.store import MemoryStore, RowChange, Store
+
+__all__ = [
+    "MAX_INPUT_BYTES",
+    "MAX_RECORD_BYTES",
+    "POSITION_KEY",
+    "START",
+    "BoundStage",
+    "EncodedOutput",
+    "FoldFailed",
+    "Memory",
+    "MemoryStore",
+    "RawRecord",
+    "RowChange",
+    "StatePosition",
+    "Step",
+    "Store",
+    "fold_batch",
+    "row_hash",
+    "settle",
+]
