@@ -1,4 +1,4 @@
-"""The application's topology as values: topics, stages and tables, checked, drawn and provisioned.
+"""The application's topology as values: topics, stages, edges and tables.
 
 Nothing happens at import beyond building frozen values.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from topology.application import TOPOLOGY
 from topology.model import (
     Cleanup,
+    Edge,
     PartitionRule,
     RetentionRule,
     RowType,
@@ -21,6 +22,7 @@ from topology.model import (
 __all__ = [
     "TOPOLOGY",
     "Cleanup",
+    "Edge",
     "PartitionRule",
     "RetentionRule",
     "RowType",

@@ -1,8 +1,8 @@
 """The vocabulary of a topology: topics, tables and stages as frozen values.
 
-A topology is data.  Nothing here talks to a broker: `topology.check` proves that a set of values fits together,
-`topology.provision` compares them with a cluster, and the stage runtime, the in-memory driver and the auditor all read the
-same declarations.
+A topology is data.  Nothing here talks to a broker: `topology.check` proves that a set of values
+fits together, `topology.provision` compares them with a cluster, and the stage runtime, the
+in-memory driver and the auditor all read the same declarations.
 
 Source: DESIGN "Topics" and "Roles".
 """
@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+APPLICATION = "harn"
+"""Prefix of every consumer group and transactional id."""
 
 # Kinds that the runtime itself appends to any mailbox.
 TICK = "tick"
@@ -66,8 +69,10 @@ class RetentionRule(StrEnum):
 class Topic:
     """One topic, or with `{...}` in its name one family of topics.
 
-    `kinds` maps the wire kind (header `kind`) to the schema of its value, without namespace.  A topic without kinds belongs to
-    a stage that is not part of this release: it is provisioned, so that a cluster is laid out once.
+    `kinds` maps the wire kind (header `kind`) to the schema of its value, without namespace.  A
+    topic without kinds belongs to a stage that is not part of this release: it is provisioned, so
+    that a cluster is laid out once.  `co_partitioned_with` names the topic whose partition numbers
+    this one's writers use, so that both must have as many.
     """
 
     name: str
@@ -78,6 +83,7 @@ class Topic:
     cleanup: Cleanup = Cleanup.DELETE
     retention: RetentionRule = RetentionRule.OUTPUT
     kinds: tuple[tuple[str, str], ...] = ()
+    co_partitioned_with: str | None = None
 
     @property
     def is_family(self) -> bool:
@@ -94,8 +100,9 @@ class Topic:
 class RowType:
     """One kind of row in a table; its keys start with `<prefix>:`, or equal `<prefix>`.
 
-    When `due_field` is set, a row whose field is not null is a timer: the stage's `on_due` is called with it once stream time
-    reaches the value (ms).  `ticking` timers make the owner append a tick when no traffic moves time; the others wait for traffic.
+    When `due_field` is set, a row whose field is not null is a timer: the stage's `on_due` is
+    called with it once stream time reaches the value (ms).  `ticking` timers make the owner append
+    a tick when no traffic moves time; the others wait for traffic.
     """
 
     prefix: str
@@ -117,8 +124,8 @@ class Table:
 class Stage:
     """A declared step: one source mailbox, its sinks, one table, one fold version.
 
-    `role` is the process role that runs it and, with the application prefix, its consumer group `harn.<role>`.
-    `version` changes whenever the fold would answer differently to the same log.
+    `role` is the process role that runs it and, with the application prefix, its consumer group
+    `harn.<role>`.  `version` changes whenever the fold would answer differently to the same log.
     """
 
     name: str
@@ -129,6 +136,11 @@ class Stage:
     table: Table
     quarantine: str
     doc: str
+
+    @property
+    def group(self) -> str:
+        """The consumer group of the role that runs the stage."""
+        return f"{APPLICATION}.{self.role}"
 
     @property
     def changelog(self) -> str:
@@ -142,11 +154,32 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A declared place where the world is met: reads topics, performs effects, writes outcomes.
+
+    `reads_in_group` are shared among the members of the group `harn.<name>`; `reads` are read
+    whole by every member, without a group.  `writes` are written without transactions.
+    """
+
+    name: str
+    writes: tuple[str, ...]
+    doc: str
+    reads_in_group: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """The consumer group of the edge's members."""
+        return f"{APPLICATION}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """All topics and stages of an application."""
+    """All topics, stages and edges of an application."""
 
     topics: tuple[Topic, ...]
     stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...] = ()
     kinds: dict[tuple[str, str], str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -161,14 +194,14 @@ class Topology:
         object.__setattr__(self, "kinds", kinds)
 
     def topic(self, name: str) -> Topic:
-        """The declaration of `name`; KeyError when it is not declared."""
+        """Return the declaration of `name`; KeyError when it is not declared."""
         for topic in self.topics:
             if topic.name == name:
                 return topic
         raise KeyError(name)
 
     def stage(self, name: str) -> Stage:
-        """The declaration of stage `name`; KeyError when it is not declared."""
+        """Return the declaration of stage `name`; KeyError when it is not declared."""
         for stage in self.stages:
             if stage.name == name:
                 return stage

@@ -42,11 +42,15 @@ INBOX = Stage(
         name="inbox",
         rows=(
             RowType(prefix="revision", schema="row_revision", doc="The last revision, one row."),
-            RowType(prefix="b", schema="row_binding", doc="`b:<id>@v<version>`: a binding in force."),
+            RowType(
+                prefix="b",
+                schema="row_binding",
+                doc="`b:<id>@v<version>`: a binding in force.",
+            ),
             RowType(
                 prefix="s",
                 schema="row_seen",
-                doc="`s:<provider>:<dedupe key>` or `s:<event id>`: seen within the event id window.",
+                doc="`s:<provider>:<dedupe key>` or `s:<event id>`: seen within the window.",
                 due_field="expires_at_ms",
                 ticking=False,
             ),
@@ -84,7 +88,11 @@ DISPATCH = Stage(
                 doc="`d:<dispatch id>`: a live dispatch; due at its lease's end or its retry.",
                 due_field="due_ms",
             ),
-            RowType(prefix="e", schema="row_event", doc="`e:<dispatch id>`: the event of a live dispatch."),
+            RowType(
+                prefix="e",
+                schema="row_event",
+                doc="`e:<dispatch id>`: the event of a live dispatch.",
+            ),
         ),
     ),
 )

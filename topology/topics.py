@@ -49,6 +49,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.MAILBOX,
         retention=RetentionRule.MAILBOX,
         key="event id, or the gate scope of the binding",
+        co_partitioned_with="trigger.inbox.envelopes",
         doc="Mailbox of dispatch: matched events, outcomes, leases, cancels, ticks.",
         kinds=(
             ("event_matched", "event_matched"),
@@ -234,6 +235,7 @@ TURN_TOPICS: tuple[Topic, ...] = (
         partitions=PartitionRule.TURNS,
         key="session or job id",
         doc="Claims of turns, in the same partition number as the turn.",
+        co_partitioned_with="agent_turns",
     ),
     *(
         Topic(
@@ -244,6 +246,7 @@ TURN_TOPICS: tuple[Topic, ...] = (
             retention=RetentionRule.FOREVER,
             key="session or job id",
             doc=doc,
+            co_partitioned_with="agent_turns",
         )
         for name, doc in (
             ("agent.sessions", "Session records, in the same partition number as the turn."),
@@ -255,7 +258,8 @@ TURN_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.OUTPUT,
         partitions=PartitionRule.TURNS,
         key="none",
-        doc="Poison turns with their bytes and position.",
+        doc="Poison turns with their bytes and position, in the same partition number as the turn.",
+        co_partitioned_with="agent_turns",
     ),
     Topic(
         name="fleet.workers",
@@ -274,7 +278,7 @@ AUDIT_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.JOURNAL,
         retention=RetentionRule.AUDIT,
         key="stage/partition",
-        doc="One record per stage transaction, in the partition of the stage's own partition number.",
+        doc="One record per stage transaction, in the partition number of the stage's own.",
         kinds=(("journal_entry", "journal_entry"),),
     ),
     Topic(

@@ -1,0 +1,38 @@
+"""The edges: where the world is met, and so what is written without being folded first.
+
+Source: DESIGN "Roles".
+"""
+
+from __future__ import annotations
+
+from topology.model import Edge
+
+INGEST = Edge(
+    name="ingest",
+    writes=("trigger.inbox.envelopes",),
+    doc="Takes events from the world and answers after the broker's ack.",
+)
+
+INVOKER = Edge(
+    name="invoker",
+    reads_in_group=("trigger.invocations",),
+    reads=("trigger.invocations.cancels",),
+    writes=("trigger.dispatches",),
+    doc="Runs handlers and appends their outcomes.",
+)
+
+BROADCASTER = Edge(
+    name="broadcaster",
+    reads=("triggers.registry",),
+    writes=("trigger.inbox.envelopes", "trigger.dispatches", "triggers.registry"),
+    doc="Copies each revision into every mailbox partition that needs it.",
+)
+
+OPERATOR = Edge(
+    name="operator",
+    reads=("triggers.registry",),
+    writes=("triggers.registry", "trigger.inbox.envelopes", "trigger.dispatches"),
+    doc="A person at the command line: applies manifests, emits events, resumes and skips.",
+)
+
+EDGES: tuple[Edge, ...] = (INGEST, INVOKER, BROADCASTER, OPERATOR)
