@@ -1,0 +1,314 @@
+"""Dispatch: every matched event runs to its one terminal outcome.
+
+| kind | dispatch is | answer |
+|---|---|---|
+| `event_matched` | unknown | attempt 1 is invoked |
+| `invocations_running` | invoked or running, same fence | running; its lease starts or is renewed |
+| `invocation_completed` success | invoked or running, same fence | ended: succeeded |
+| … failed, timeout | same | next attempt invoked, or waiting for it; ended in the DLQ when none is left |
+| … denied, cancelled, result_too_large | same | ended in the DLQ |
+| … interrupted, unresolved | same | the same attempt is invoked again, at once or after a delay |
+| any word under an old fence, or after the end | any | refused, on the record |
+| due | running | lease lost: the same attempt under the next fence |
+| due | waiting, returned | the attempt is invoked |
+
+Invariants: fences only grow; one terminal record per dispatch; attempts are numbered without gap; a row exists exactly while
+its dispatch is live.
+
+Source: seed trigger-dispatcher; SEMANTICS 2.3, 2.4, 2.7-2.10; DESIGN "An invocation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from streams.core import binding_drain, retry, revision
+from streams.core.dispatch_records import (
+    Dispatch,
+    attempt_failed,
+    attempt_finished,
+    attempt_started,
+    dead_lettered,
+    invocation_lost,
+    invocation_refused,
+    invocation_reissued,
+    invoke,
+    retry_planned,
+    succeeded,
+)
+from streams.core.record import Output, Record, Rejection
+from streams.core.state import Answer, Fold, State
+from streams.core.wire import (
+    AttemptEntry,
+    EventMatched,
+    InvocationCompleted,
+    InvocationsRunning,
+    RowDispatch,
+    RowEvent,
+)
+
+LOSSES_MAX = 16
+"""Leases that a dispatch may lose before it is given up: an event that kills its invoker must not do so for ever."""
+
+RETURNS_MAX = 64
+"""Times one attempt may be given back; with the delays below, about half an hour of `unresolved`."""
+
+RETURN_DELAY_MAX_MS = 30_000
+RETRY_AFTER_MAX_MS = 86_400_000
+"""A handler cannot push the next attempt further than a day."""
+
+_TERMINAL_REASONS = {
+    "denied": "denied",
+    "cancelled": "cancelled",
+    "result_too_large": "result_too_large",
+}
+
+
+def row_key(dispatch_id: str, /) -> str:
+    """Key of a live dispatch's row."""
+    return f"d:{dispatch_id}"
+
+
+def event_key(dispatch_id: str, /) -> str:
+    """Key of the row that holds a live dispatch's event."""
+    return f"e:{dispatch_id}"
+
+
+# ---------------------------------------------------------------------- starting attempts
+def _on_event_matched(state: State, record: Record) -> Answer:
+    matched: EventMatched = record.value
+    index: binding_drain.Bindings = state.index
+    binding = index.bindings.get(matched["binding_key"])
+    dispatch_id = matched["dispatch_id"]
+    if binding is None:
+        return Rejection("DSP-001", f"binding {matched['binding_key']} is not in force in this partition")
+    if state.rows.get(row_key(dispatch_id)) is not None:
+        return Rejection("DSP-002", f"dispatch {dispatch_id} is live already")
+    event = matched["event"]
+    row: RowDispatch = {
+        "dispatch_id": dispatch_id,
+        "trigger_id": matched["trigger_id"],
+        "binding_key": matched["binding_key"],
+        "event_id": event["id"],
+        "replay_of_event_id": matched["replay_of_event_id"],
+        "tenant_id": event["tenant_id"],
+        "traceparent": record.headers.get("traceparent"),
+        "status": "invoked",
+        "attempt": 1,
+        "fence": 1,
+        "due_ms": None,
+        "invoker_id": None,
+        "losses": 0,
+        "returns": 0,
+        "accepted_at_ms": matched["accepted_at_ms"],
+        "attempts": [],
+    }
+    body: RowEvent = {"event": event}
+    state.rows.put(row_key(dispatch_id), row)
+    state.rows.put(event_key(dispatch_id), body)
+    index.opened(matched["binding_key"])
+    dispatch = Dispatch(row, binding)
+    return (*attempt_started(dispatch), invoke(dispatch, event, state.partition))
+
+
+def _invoke(state: State, row: RowDispatch) -> Output:
+    """The intent for a row whose fence has just grown; the row is stored as invoked."""
+    invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
+    state.rows.put(row_key(row["dispatch_id"]), invoked)
+    return invoke(_dispatch(state, invoked), _event(state, row), state.partition)
+
+
+def _event(state: State, row: RowDispatch) -> Any:
+    body: RowEvent | None = state.rows.get(event_key(row["dispatch_id"]))
+    assert body is not None, "a live dispatch keeps its event"
+    return body["event"]
+
+
+def _dispatch(state: State, row: RowDispatch) -> Dispatch:
+    index: binding_drain.Bindings = state.index
+    return Dispatch(row, index.bindings[row["binding_key"]])
+
+
+# ---------------------------------------------------------------------- words of invokers
+def _on_invocations_running(state: State, record: Record) -> Answer:
+    word: InvocationsRunning = record.value
+    due_ms = state.now_ms + revision.policy_in_force(state)["lease_ms"]
+    outputs: list[Output] = []
+    for running in word["running"]:
+        row: RowDispatch | None = state.rows.get(row_key(running["dispatch_id"]))
+        if not _holds(row, running["fence"]):
+            outputs.append(
+                invocation_refused(
+                    row,
+                    dispatch_id=running["dispatch_id"],
+                    attempt=running["attempt"],
+                    fence=running["fence"],
+                    invoker_id=word["invoker_id"],
+                    outcome="running",
+                )
+            )
+            continue
+        assert row is not None, "a held row exists"
+        held: RowDispatch = {**row, "status": "running", "due_ms": due_ms, "invoker_id": word["invoker_id"]}
+        state.rows.put(row_key(row["dispatch_id"]), held)
+    return outputs
+
+
+def _holds(row: RowDispatch | None, fence: int) -> bool:
+    """Whether an invoker's word under `fence` counts."""
+    return row is not None and row["fence"] == fence and row["status"] in ("invoked", "running")
+
+
+def _on_invocation_completed(state: State, record: Record) -> Answer:
+    word: InvocationCompleted = record.value
+    row: RowDispatch | None = state.rows.get(row_key(word["dispatch_id"]))
+    if row is None or not _holds(row, word["fence"]):
+        refused = invocation_refused(
+            row,
+            dispatch_id=word["dispatch_id"],
+            attempt=word["attempt"],
+            fence=word["fence"],
+            invoker_id=word["invoker_id"],
+            outcome=word["outcome"],
+        )
+        return (refused,)
+    if word["outcome"] in ("interrupted", "unresolved"):
+        return _given_back(state, row, word)
+    entry: AttemptEntry = {
+        "attempt": row["attempt"],
+        "outcome": word["outcome"],
+        "error": word["error"],
+        "started_at_ms": word["started_at_ms"],
+        "completed_at_ms": word["completed_at_ms"],
+    }
+    row = {**row, "attempts": [*row["attempts"], entry]}
+    dispatch = _dispatch(state, row)
+    finished = attempt_finished(dispatch, entry)
+    if word["outcome"] == "success":
+        _end(state, row)
+        return (finished, *succeeded(dispatch, word["result"]), *_ended(state, row))
+    error = word["error"] or word["outcome"]
+    failed = (finished, *attempt_failed(dispatch, error))
+    reason = _TERMINAL_REASONS.get(word["outcome"])
+    if reason is None and word["error_class"] == "terminal":
+        reason = "terminal"
+    if reason is not None:
+        return (*failed, *_dead_letter(state, row, error, word["error_class"], reason))
+    return (*failed, *_retry(state, row, word, error))
+
+
+def _retry(state: State, row: RowDispatch, word: InvocationCompleted, error: str) -> Iterable[Output]:
+    dispatch = _dispatch(state, row)
+    delay_ms = retry.delay_ms(dispatch.binding["retry"], row["attempt"])
+    if delay_ms is None:
+        return _dead_letter(state, row, error, word["error_class"], "retry_exhausted")
+    delay_ms = max(delay_ms, min(word["retry_after_ms"] or 0, RETRY_AFTER_MAX_MS))
+    planned = retry_planned(dispatch, delay_ms, error)
+    upcoming: RowDispatch = {
+        **row,
+        "status": "waiting",
+        "attempt": row["attempt"] + 1,
+        "fence": row["fence"] + 1,
+        "due_ms": state.now_ms + delay_ms,
+        "invoker_id": None,
+        "returns": 0,
+    }
+    if delay_ms > 0:
+        state.rows.put(row_key(row["dispatch_id"]), upcoming)
+        return planned
+    started = attempt_started(_dispatch(state, upcoming))
+    return (*planned, *started, _invoke(state, upcoming))
+
+
+def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Answer:
+    """The invoker did not finish the attempt, and says so: it is issued again, uncounted."""
+    returns = row["returns"] + 1
+    if returns > RETURNS_MAX:
+        error = word["error"] or f"given back {returns} times"
+        return tuple(_dead_letter(state, row, error, word["error_class"], "unresolved"))
+    delay_ms = 0
+    if word["outcome"] == "unresolved":
+        delay_ms = min(1_000 << min(returns - 1, 5), RETURN_DELAY_MAX_MS)
+    reissued = invocation_reissued(_dispatch(state, row), word["outcome"], delay_ms)
+    again: RowDispatch = {
+        **row,
+        "status": "returned",
+        "fence": row["fence"] + 1,
+        "due_ms": state.now_ms + delay_ms,
+        "invoker_id": None,
+        "returns": returns,
+    }
+    if delay_ms > 0:
+        state.rows.put(row_key(row["dispatch_id"]), again)
+        return (reissued,)
+    return (reissued, _invoke(state, again))
+
+
+# ---------------------------------------------------------------------- endings
+def _dead_letter(
+    state: State, row: RowDispatch, error: str, error_class: str, reason: str
+) -> Iterable[Output]:
+    event = _event(state, row)
+    dispatch = _dispatch(state, row)
+    _end(state, row)
+    moved = dead_lettered(
+        dispatch, event, home_partition=state.partition, error=error, error_class=error_class, reason=reason
+    )
+    return (*moved, *_ended(state, row))
+
+
+def _end(state: State, row: RowDispatch) -> None:
+    state.rows.delete(row_key(row["dispatch_id"]))
+    state.rows.delete(event_key(row["dispatch_id"]))
+
+
+def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
+    """What the end of a dispatch sets free: the last one of a drained binding lets it end here."""
+    index: binding_drain.Bindings = state.index
+    index.closed(row["binding_key"])
+    return binding_drain.ended_if_idle(state, row["binding_key"])
+
+
+# ---------------------------------------------------------------------- time
+def _on_due(state: State, _key: str, row: Any, _record: Record, /) -> Iterable[Output]:
+    live: RowDispatch = row
+    match live["status"]:
+        case "running":
+            return _lease_lost(state, live)
+        case "waiting":
+            return (*attempt_started(_dispatch(state, live)), _invoke(state, live))
+        case "returned":
+            return (_invoke(state, live),)
+        case status:
+            message = f"a dispatch that is {status} has no due time"
+            raise AssertionError(message)
+
+
+def _lease_lost(state: State, row: RowDispatch) -> Iterable[Output]:
+    losses = row["losses"] + 1
+    lost = invocation_lost(_dispatch(state, row), losses)
+    if losses > LOSSES_MAX:
+        error = f"{losses} invokers were lost while they ran it"
+        return (lost, *_dead_letter(state, row, error, "invoker_lost", "invoker_lost"))
+    again: RowDispatch = {**row, "fence": row["fence"] + 1, "losses": losses}
+    return (lost, _invoke(state, again))
+
+
+_HANDLERS: dict[str, Callable[[State, Record], Answer]] = {
+    "event_matched": _on_event_matched,
+    "invocations_running": _on_invocations_running,
+    "invocation_completed": _on_invocation_completed,
+    "revision_published": binding_drain.on_revision_published,
+    "revision_reached": binding_drain.on_revision_reached,
+}
+
+
+def _on_record(state: State, record: Record, /) -> Answer:
+    handler = _HANDLERS.get(record.kind)
+    if handler is None:
+        return Rejection("DSP-003", f"dispatch has no use for kind {record.kind!r}")
+    return handler(state, record)
+
+
+FOLD = Fold(on_record=_on_record, on_due=_on_due, build_index=binding_drain.build_index)
