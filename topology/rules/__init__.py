@@ -1,0 +1,1 @@
+"""The invariants of a topology, one file per kind of declaration."""
