@@ -186,7 +186,7 @@ def _common(settings: Settings) -> dict[str, Any]:
     return config
 
 
-def _properties(overrides: dict[str, object]) -> dict[str, object]:
+def _properties(overrides: dict[str, object]) -> dict[str, Any]:
     return {
         name if name in _UNDERSCORED or name.endswith("_cb") else name.replace("_", "."): value
         for name, value in overrides.items()
