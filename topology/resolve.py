@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from topology.layout import FOREVER_MS, Layout
-from topology.model import Cleanup, Topic, TopicRole, Topology
+from topology.model import Cleanup, PartitionRule, Topic, TopicRole, Topology
 
 __all__ = ["ResolvedTopic", "resolve", "resolve_topic"]
 
@@ -39,6 +39,7 @@ class ResolvedTopic:
 
     `config` holds the settings that this application owns, as Kafka spells them.  `may_grow` says
     that partitions can be added later; otherwise keys would change their partition under state.
+    `counted_by` is the environment variable that decides `partitions`, if one does.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ResolvedTopic:
     replication_factor: int
     config: Mapping[str, str]
     may_grow: bool
+    counted_by: str | None
     doc: str
 
 
@@ -54,6 +56,11 @@ class ResolvedTopic:
 # partition number; a catalog would keep a key's old value where nobody looks for it any more; a
 # request's key stands for an order that growing would break.
 _GROWING = (TopicRole.OUTPUT, TopicRole.INTENT, TopicRole.JOURNAL, TopicRole.CHECKPOINT)
+
+_COUNTED_BY = {
+    PartitionRule.MAILBOX: "HARN_PARTITIONS",
+    PartitionRule.TURNS: "AGENT_TURNS_PARTITIONS",
+}
 
 
 def resolve(topology: Topology, layout: Layout) -> tuple[ResolvedTopic, ...]:
@@ -75,6 +82,9 @@ def resolve_topic(topic: Topic, layout: Layout) -> ResolvedTopic:
         replication_factor=layout.replication_factor,
         config=_config(topic, layout),
         may_grow=topic.role in _GROWING and topic.co_partitioned_with is None,
+        counted_by=(
+            _COUNTED_BY[topic.partitions] if isinstance(topic.partitions, PartitionRule) else None
+        ),
         doc=topic.doc,
     )
 
