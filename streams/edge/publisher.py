@@ -1,0 +1,232 @@
+"""The one way in which an edge appends to a topic: an idempotent producer whose acks are futures.
+
+An edge may answer its caller only when the broker has the record on every in-sync replica; the
+future of `append_soon` is resolved then, with the record's position.  Acks arrive on a thread of
+their own and cross to the event loop in batches, one wake-up for all that one poll brought: a
+wake-up per record costs more than producing it.
+
+Invariants: every future resolves, also when the publisher is stopped; appends from one event loop
+to one partition keep their order; nothing here is transactional (law 5: an edge's word is a fact,
+and what repeats it is recognised by whoever folds it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams.core.record import Position
+from streams.errors import BrokerError
+from streams.kafka import make_producer
+from streams.settings import Settings
+
+__all__ = ["Publisher"]
+
+_LOG = logging.getLogger("harn.publisher")
+
+# A poll without traffic ends often enough for stopping not to be felt, and costs nothing.
+_POLL_S = 0.1
+# Bounds what an outage of the broker can pile up in one process.
+_QUEUE_RECORDS = 100_000
+_QUEUE_KBYTES = 65_536
+# The first metadata answer; a broker that was just started takes some seconds.
+_START_TIMEOUT_S = 30.0
+_PARTITION_BY_KEY = -1
+
+# What may succeed when it is tried again, besides what librdkafka itself calls retriable.
+_OUTAGES = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001
+        KafkaError._QUEUE_FULL,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+
+_Appended = asyncio.Future[Position]
+_Acked = tuple[_Appended, Position | BrokerError]
+
+
+class Publisher:
+    """Appends records; made and used inside one event loop.
+
+    Args:    name: whose publisher it is, for logs and the client's thread.
+             linger_ms: how long a record may wait for company.
+             queue_records: records that may wait for their ack, at most; beyond it appends fail.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        name: str,
+        linger_ms: int = 1,
+        queue_records: int = _QUEUE_RECORDS,
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._linger_ms = linger_ms
+        self._queue_records = queue_records
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self._producer: Producer | None = None
+        self._acked: list[_Acked] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"publisher-{name}", daemon=True)
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+
+    async def start(self) -> None:
+        """Connect.  Raises BrokerError(retryable=True) when no broker answers within 30 s."""
+        producer = make_producer(
+            self._settings,
+            linger_ms=self._linger_ms,
+            queue_buffering_max_messages=self._queue_records,
+            queue_buffering_max_kbytes=_QUEUE_KBYTES,
+        )
+        try:
+            # Without it the first append of each topic waits for librdkafka's 0.5 s timers.
+            await asyncio.to_thread(producer.list_topics, timeout=_START_TIMEOUT_S)
+        except KafkaException as error:
+            raise _broker_error("publisher", self.name, error.args[0]) from error
+        self._producer = producer
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Wait for the acks of what was appended, at most `drain_ms`; what has none then fails."""
+        if not self._thread.is_alive():
+            return
+        self._stopping.set()
+        await asyncio.shield(self._stopped)
+
+    def append_soon(
+        self,
+        topic: str,
+        *,
+        kind: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> asyncio.Future[Position]:
+        """Append one record; the future is its position, once the broker has acknowledged it.
+
+        Args:    kind: becomes the header `kind`, before `headers`.  value: from `Codec.encode`.
+                 partition: where it must go, or None to let the key decide (murmur2).
+        Returns: a future that fails with BrokerError: `retryable` when the local queue is full, no
+                 ack came in time or the publisher is stopped (after a missing ack the record may
+                 still be in the log), not `retryable` when the broker refused it.  Never raises.
+        """
+        appended: _Appended = self._loop.create_future()
+        producer = self._producer
+        if producer is None or self._stopping.is_set():
+            appended.set_exception(
+                BrokerError(f"publisher {self.name} is not running", retryable=True)
+            )
+            return appended
+        try:
+            producer.produce(
+                topic,
+                value,
+                key,
+                _PARTITION_BY_KEY if partition is None else partition,
+                headers=[("kind", kind.encode()), *headers],
+                on_delivery=partial(self._on_delivery, appended, topic),
+            )
+        except BufferError:
+            full = f"{topic}: {len(producer)} records of publisher {self.name} wait for the broker"
+            appended.set_exception(BrokerError(full, retryable=True))
+        except KafkaException as error:
+            self._refuse(appended, _broker_error(topic, self.name, error.args[0]))
+        return appended
+
+    async def append(
+        self,
+        topic: str,
+        *,
+        kind: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> Position:
+        """Append one record and wait for its ack; arguments and errors as for `append_soon`."""
+        return await self.append_soon(
+            topic, kind=kind, value=value, key=key, headers=headers, partition=partition
+        )
+
+    def _on_delivery(
+        self, appended: _Appended, topic: str, error: KafkaError | None, message: Message
+    ) -> None:
+        """Keep one delivery report until the poll that brought it returns (publisher's thread)."""
+        if error is not None:
+            self._acked.append((appended, _broker_error(topic, self.name, error)))
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None, "an acknowledged record has a partition"
+        assert offset is not None, "an acknowledged record has an offset"
+        self._acked.append((appended, Position(topic, partition, offset)))
+
+    def _run(self) -> None:
+        """Body of the publisher's thread."""
+        producer = self._producer
+        assert producer is not None, "the thread starts after the producer is made"
+        try:
+            self._poll_until_stopped(producer)
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(self._fail, error)
+            raise
+        finally:
+            self._loop.call_soon_threadsafe(self._stopped.set_result, None)
+
+    def _poll_until_stopped(self, producer: Producer) -> None:
+        while not self._stopping.is_set():
+            producer.poll(_POLL_S)
+            self._hand_over()
+        producer.flush(self._settings.drain_ms / 1_000)
+        if len(producer):
+            _LOG.warning("publisher_unacked: %s: %d records", self.name, len(producer))
+            producer.purge()
+            producer.flush(_POLL_S)
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._acked:
+            acked, self._acked = self._acked, []
+            self._loop.call_soon_threadsafe(self._settle, acked)
+
+    def _settle(self, acked: list[_Acked]) -> None:
+        for appended, outcome in acked:
+            if appended.done():
+                continue  # the caller gave up waiting
+            if isinstance(outcome, Position):
+                appended.set_result(outcome)
+            else:
+                self._refuse(appended, outcome)
+
+    def _refuse(self, appended: _Appended, error: BrokerError) -> None:
+        appended.set_exception(error)
+        if isinstance(error, _FatalBrokerError):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+
+class _FatalBrokerError(BrokerError):
+    """The producer cannot go on: a new process is needed."""
+
+
+def _broker_error(topic: str, name: str, error: KafkaError) -> BrokerError:
+    message = f"{topic}: append by {name} failed: {error.name()}: {error.str()}"
+    if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001
+        return _FatalBrokerError(message, retryable=True)
+    return BrokerError(message, retryable=error.retriable() or error.code() in _OUTAGES)
