@@ -1,0 +1,170 @@
+"""What a handler sees and what it may raise: the whole interface between our code and the user's.
+
+    def on_issue(event):                      # or: async def on_issue(event, context):
+        if event.payload["action"] == "opened":
+            return {"labels": ["triage"]}     # any JSON value; it becomes the dispatch's result
+
+A handler runs at least once for each attempt, and exactly one outcome of it counts:
+`context.attempt_id` is the key with which it makes its own effects idempotent.
+
+| handler | outcome of the attempt |
+|---|---|
+| returns | success |
+| raises `Terminal` | failed for good: no retry, dead letter |
+| raises `Retryable` | failed, and the next attempt waits at least as long as asked |
+| raises anything else | failed, retried by the binding's policy |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+__all__ = ["Context", "Event", "Handler", "Retryable", "Terminal"]
+
+_LOG = logging.getLogger("harn.handler")
+
+
+class Terminal(Exception):  # noqa: N818 - it says what happens next, as handlers read
+    """Raised by a handler: another attempt would fail in the same way, so make none."""
+
+
+class Retryable(Exception):  # noqa: N818 - as Terminal
+    """Raised by a handler: it failed now and may succeed later.
+
+    `after_ms` is the least delay before the next attempt; the binding's own delay counts when it is
+    longer, and a day is the most.  Without it the handler might as well raise anything.
+
+    Raises ValueError when `after_ms` is negative, TypeError when it is no int.
+    """
+
+    def __init__(self, *args: object, after_ms: int = 0) -> None:
+        super().__init__(*args)
+        if not isinstance(after_ms, int) or isinstance(after_ms, bool):
+            raise TypeError(f"after_ms is {type(after_ms).__name__}, expected int milliseconds")
+        if after_ms < 0:
+            raise ValueError(f"after_ms is {after_ms}, expected milliseconds >= 0")
+        self.after_ms = after_ms
+
+
+class Event:
+    """A normalized event, read-only.  Built from the fields of a `TriggerEvent` record."""
+
+    def __init__(self, fields: Mapping[str, Any], /) -> None:
+        self._fields = fields
+
+    @property
+    def id(self) -> str:
+        """Return the id, `trigger_evt_<uuid>` unless the sender chose one."""
+        return self._fields["id"]
+
+    @property
+    def provider(self) -> str:
+        """Return who sent it, for example `github`."""
+        return self._fields["provider"]
+
+    @property
+    def kind(self) -> str:
+        """Return the provider's own kind, for example `issues.opened`."""
+        return self._fields["kind"]
+
+    @property
+    def received_at(self) -> str:
+        """Return when it was accepted: RFC 3339, UTC."""
+        return self._fields["received_at"]
+
+    @property
+    def occurred_at(self) -> str | None:
+        """Return when it happened by the provider's word: RFC 3339."""
+        return self._fields["occurred_at"]
+
+    @property
+    def dedupe_key(self) -> str | None:
+        """Return the provider's delivery id or the sender's idempotency key."""
+        return self._fields["dedupe_key"]
+
+    @property
+    def trace_id(self) -> str:
+        """Return the id that joins what belongs to one trace."""
+        return self._fields["trace_id"]
+
+    @property
+    def tenant_id(self) -> str | None:
+        """Return the tenant that it belongs to."""
+        return self._fields["tenant_id"]
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return the delivery's headers, lower case, secrets redacted."""
+        return MappingProxyType(self._fields["headers"])
+
+    @cached_property
+    def payload(self) -> Any:  # noqa: ANN401 - whatever JSON the provider sends
+        """Return the provider's payload, parsed on first use.  It is the handler's own copy."""
+        return msgspec.json.decode(self._fields["provider_payload"])
+
+    @property
+    def raw_body(self) -> bytes | None:
+        """Return the body exactly as received, when it was not the JSON of `payload`."""
+        return self._fields["raw_body"]
+
+    @property
+    def signature_state(self) -> str:
+        """Return `unsigned`, `verified` or `failed`."""
+        return self._fields["signature_state"]
+
+    def __repr__(self) -> str:
+        return f"Event(id={self.id!r}, provider={self.provider!r}, kind={self.kind!r})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Around the event: which attempt of which dispatch this is."""
+
+    attempt: int
+    """Number of the attempt, from 1."""
+    attempt_id: str
+    """`<dispatch id>.<attempt>`: the handler's idempotency key, the same when it is run again."""
+    dispatch_id: str
+    """One delivery of one event to one binding."""
+    trigger_id: str
+    """The trigger as the manifest names it."""
+    binding_key: str
+    """`<trigger id>@v<version>`: the version of the trigger that the dispatch runs under."""
+    event_id: str
+    """The event's id, for logs."""
+    replay_of_event_id: str | None = None
+    """Id of the original event when this one replays it."""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the event replays an earlier one."""
+        return self.replay_of_event_id is not None
+
+    @cached_property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """Return a logger whose lines carry the ids above."""
+        ids = ("trigger_id", "event_id", "dispatch_id", "attempt")
+        return logging.LoggerAdapter(_LOG, {name: getattr(self, name) for name in ids})
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A resolved handler: what a manifest's reference names."""
+
+    function: Callable[..., Any]
+    """The user's function."""
+    is_async: bool
+    """Whether calling it returns an awaitable; others run on a thread."""
+    takes_context: bool = False
+    """Whether it wants the context beside the event."""
+
+    def __call__(self, event: Event, context: Context) -> Any:  # noqa: ANN401 - the user's value
+        """Call it: an awaitable when `is_async`, else the result.  Raises what it raises."""
+        return self.function(event, context) if self.takes_context else self.function(event)
