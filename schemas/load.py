@@ -1,8 +1,8 @@
 """Read the `.avsc` files: resolve the names they share, expand each schema and fingerprint it.
 
-A file may use a record of another file by its full name (`harn.streams.TriggerEvent`).  Each schema is kept fully expanded,
-so that it can be parsed, registered and fingerprinted alone: the first use of a name holds its definition, later ones its name,
-as Avro asks.
+A file may use a record of another file by its full name (`harn.streams.TriggerEvent`).  Each schema
+is kept fully expanded, so that it can be parsed, registered and fingerprinted alone: the first use
+of a name holds its definition, later ones its name, as Avro asks.
 
 Source: Avro 1.12 specification, "Parsing Canonical Form" and "Schema Fingerprints".
 """
@@ -18,10 +18,14 @@ from importlib.resources.abc import Traversable
 from typing import Any, cast
 
 from fastavro.schema import (
+    SchemaParseException,
+    UnknownType,
     fingerprint,
-    parse_schema,  # pyright: ignore[reportUnknownVariableType]
+    parse_schema,
     to_parsing_canonical_form,
 )
+
+from schemas.shape import RecordShape, SchemaError, shape_of
 
 NAMESPACE = "harn.streams"
 _SUFFIX = ".avsc"
@@ -31,41 +35,37 @@ Definition = dict[str, Any]
 """A schema as JSON holds it."""
 
 
-class SchemaError(ValueError):
-    """A schema file is unusable; the message names the file, the place in it and what was expected."""
-
-
 @dataclass(frozen=True, slots=True)
 class Schema:
     """One record schema, fully expanded.
 
-    `stem` is its file's name without suffix and how the code names it; `canonical` its Parsing Canonical Form;
-    `fingerprint` the CRC-64-AVRO of that, 8 bytes, little-endian as the single-object encoding holds it.
+    `stem` is its file's name without suffix and how the code names it; `definition` its JSON,
+    `shape` the same as a tree, `parsed` fastavro's form of it; `canonical` its Parsing Canonical
+    Form and `fingerprint` the CRC-64-AVRO of that: 8 bytes, little-endian, as the single-object
+    encoding has it.
     """
 
     stem: str
     full_name: str
-    definition: Definition
+    definition: Definition = field(repr=False)
+    shape: RecordShape = field(repr=False, compare=False)
     parsed: Any = field(repr=False, compare=False)
     canonical: str = field(repr=False)
     fingerprint: bytes
 
-    @property
-    def doc(self) -> str:
-        """What the record says, from its file."""
-        return str(self.definition["doc"])
-
 
 def make_schema(stem: str, definition: Definition) -> Schema:
-    """Build a schema from its expanded definition; SchemaError when fastavro refuses it."""
+    """Build a schema from its expanded definition; SchemaError says what is wrong with it."""
+    file = f"{stem}{_SUFFIX}"
     try:
         parsed = parse_schema(definition)
         canonical = to_parsing_canonical_form(parsed)
         digest = bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
-    except Exception as error:  # fastavro raises several kinds, KeyError among them
-        raise SchemaError(f"{stem}{_SUFFIX}: not a valid Avro schema: {error}") from error
-    full_name = f"{definition.get('namespace', NAMESPACE)}.{definition['name']}"
-    return Schema(stem, full_name, definition, parsed, canonical, digest)
+        full_name = f"{definition['namespace']}.{definition['name']}"
+    except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
+        raise SchemaError(f"{file}: no valid Avro schema: {error!r}") from error
+    shape = shape_of(definition, file)
+    return Schema(stem, full_name, definition, shape, parsed, canonical, digest)
 
 
 class SchemaSet(Mapping[str, Schema]):
@@ -83,10 +83,10 @@ class SchemaSet(Mapping[str, Schema]):
     def load(cls, folder: Traversable | None = None) -> SchemaSet:
         """Read every `.avsc` in `folder` (default: this package's own).
 
-        Raises: SchemaError that names the file when one is not JSON, not a record of the namespace, not named after its file,
-        or uses a name that no file declares.
+        Raises: SchemaError that names the file when one is not JSON, not a record of the namespace,
+        not named after its file, or uses a name that no file declares.
         """
-        root = files(__package__) if folder is None else folder
+        root = files("schemas") if folder is None else folder
         sources = _read_folder(root)
         return cls(
             {stem: make_schema(stem, _expanded(stem, sources)) for stem in sources},
@@ -103,11 +103,11 @@ class SchemaSet(Mapping[str, Schema]):
         return len(self._by_stem)
 
     def named(self, full_name: str) -> Schema | None:
-        """The schema of that full Avro name, or None."""
+        """Return the schema of that full Avro name, or None."""
         return self._by_name.get(full_name)
 
     def with_fingerprint(self, digest: bytes) -> Schema | None:
-        """The current or released schema of that CRC-64-AVRO fingerprint (8 bytes), or None."""
+        """Return the current or released schema of that fingerprint (8 bytes), or None."""
         found = self._current_writers.get(digest)
         return self._released_writers.get(digest) if found is None else found
 
@@ -147,7 +147,7 @@ def class_stem(name: str) -> str:
 
 
 def _read_folder(folder: Traversable) -> dict[str, Definition]:
-    """Definitions by stem, as written; SchemaError when a file is not a record named after its file."""
+    """Return definitions by stem; SchemaError when a file is no record that is named after it."""
     found: dict[str, Definition] = {}
     for entry in folder.iterdir():
         if not entry.name.endswith(_SUFFIX):
@@ -176,7 +176,7 @@ def _read_folder(folder: Traversable) -> dict[str, Definition]:
 
 
 def _expanded(stem: str, sources: Mapping[str, Definition]) -> Definition:
-    """The definition with every name of another file replaced by its definition at first use."""
+    """Replace every name of another file by its definition, at its first use."""
     return _Expander(stem, sources).record(sources[stem])
 
 
@@ -189,7 +189,7 @@ class _Expander:
         self._defined: set[str] = set()
 
     def record(self, definition: Definition) -> Definition:
-        """A record with its fields expanded, in order, as a reader of the text meets them."""
+        """Expand a record's fields in order, as a reader of the text meets them."""
         self._defined.add(str(definition["name"]))
         fields = [
             {**entry, "type": self._type(entry["type"], str(entry["name"]))}
@@ -197,11 +197,11 @@ class _Expander:
         ]
         return {**definition, "fields": fields}
 
-    def _type(self, kind: Any, path: str) -> Any:
+    def _type(self, kind: object, path: str) -> object:
         if isinstance(kind, str):
             return self._name(kind, path)
         if isinstance(kind, list):
-            return [self._type(branch, path) for branch in cast("list[Any]", kind)]
+            return [self._type(branch, path) for branch in cast("list[object]", kind)]
         definition = cast("Definition", kind)
         match definition.get("type"):
             case "record":
@@ -212,9 +212,11 @@ class _Expander:
                 return {**definition, "values": self._type(definition["values"], path)}
             case "enum":
                 self._defined.add(str(definition["name"]))
+            case _:
+                pass
         return definition
 
-    def _name(self, name: str, path: str) -> Any:
+    def _name(self, name: str, path: str) -> object:
         space, _, short = name.rpartition(".")
         if not space or short in self._defined:
             return name
