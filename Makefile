@@ -63,9 +63,10 @@ chaos: setup ## Only the tests that kill processes.
 soak: setup ## Hours of load and kills (ARGS= goes to pytest).
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
-lock: setup ## Write requirements.lock anew from pyproject.toml (needs uv).
+lock: setup ## Write both lock files anew: requirements.lock (needs uv) and the broker's jars.
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --group dev pyproject.toml --output-file requirements.lock
+	$(BIN)/python tools/lock_kafka.py
 
 clean: ## Remove what was built (not .harn, which holds your data).
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -43,7 +43,7 @@ _MESSAGE_MAX_BYTES = 1_000_000
 # Long enough for a broker's restart, short enough that an edge can still answer its caller.
 _DELIVERY_TIMEOUT_MS = 30_000
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
-_UNDERSCORED = {"on_delivery", "on_commit"}
+_UNDERSCORED = {"log_level", "on_commit", "on_delivery"}
 
 
 def producer_config(

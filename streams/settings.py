@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -265,11 +265,17 @@ class Settings:
         "Where the embedded broker's jars are kept, for every state directory.",
         shown="~/.cache/harn",
     )
+    maven_repository: str | None = setting(
+        "HARN_MAVEN_REPOSITORY",
+        None,
+        URL,
+        "Maven repository to fetch the jars from; unset means the public one.",
+    )
     java_home: Path | None = setting(
         "JAVA_HOME",
         None,
         PATH,
-        "Java 17 or newer for the embedded broker; unset or older means the one that we bring.",
+        "Java 17 or newer for the embedded broker, where the one that we bring does not run.",
     )
 
     def __post_init__(self) -> None:

@@ -1,0 +1,88 @@
+"""Wait until a started broker answers, or say why it never will."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import psutil
+from confluent_kafka import KafkaError, KafkaException
+
+from streams.edge.broker import process
+from streams.edge.broker.files import BrokerFiles
+from streams.edge.broker.progress import Progress, Step
+from streams.errors import BrokerError
+from streams.kafka import make_admin
+from streams.settings import Settings
+
+__all__ = ["await_ready", "tail"]
+
+# A laptop waking up with gigabytes to recover needs its time; a healthy start needs seconds.
+_READY_S = 120.0
+_SAY_S = 10.0
+_POLL_S = 0.05
+_ANSWER_S = 1.0
+_TAIL_LINES = 12
+_TAIL_BYTES = 64 * 1024
+
+
+def await_ready(
+    settings: Settings, started: psutil.Process, files: BrokerFiles, progress: Progress
+) -> None:
+    """Return once the broker at `settings.bootstrap` answers for itself as a live broker.
+
+    Raises BrokerError with the last lines of its log when it ends before that, or is ended here
+    because it takes too long.
+    """
+    begun_s = time.monotonic()
+    said_s = begun_s
+    # Refused connections are no news here: the broker is only starting.
+    admin = make_admin(settings, log_level=0, error_cb=_ignore)
+    while True:
+        try:
+            if admin.list_topics(timeout=_ANSWER_S).brokers:
+                return
+        except KafkaException:
+            pass  # not yet
+        now_s = time.monotonic()
+        if not process.is_alive(started):
+            raise BrokerError(
+                f"the embedded Kafka ended while it was starting; its last words:\n{_last(files)}",
+                retryable=False,
+                remedy=f"see {files.log}",
+            )
+        if now_s - begun_s > _READY_S:
+            process.end(started)
+            raise BrokerError(
+                f"the embedded Kafka did not answer within {_READY_S:.0f} s and was stopped; its "
+                f"last words:\n{_last(files)}",
+                retryable=True,
+                remedy=f"see {files.log}",
+            )
+        if now_s - said_s > _SAY_S:
+            progress(Step(f"Still starting after {now_s - begun_s:.0f} s, see {files.log}"))
+            said_s = now_s
+        time.sleep(_POLL_S)
+
+
+def _ignore(error: KafkaError) -> None:
+    del error
+
+
+def tail(text: str) -> str:
+    """Return the last lines of `text`, indented."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
+
+
+def _last(files: BrokerFiles) -> str:
+    """Return what the broker and its JVM said last."""
+    return tail(_end_of(files.log) + "\n" + _end_of(files.console)) or "    (nothing)"
+
+
+def _end_of(path: Path) -> str:
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode("utf-8", "replace")
