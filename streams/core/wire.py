@@ -1,0 +1,667 @@
+"""The records of the application as types: what `Codec.decode` returns and `Codec.encode` takes.
+
+Generated from `schemas/*.avsc` by `python -m schemas.generate`: change those, not this file.  Every
+field is there after decoding; one with a default may be left out of a value that is encoded.
+Sequences decode as lists and mappings as dicts; neither is ever changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
+Backoff = Literal["svix", "immediate", "linear", "exponential"]
+BindingState = Literal["registering", "active", "draining", "terminated", "unknown"]
+DispatchStatus = Literal["invoked", "running", "waiting", "returned", "unknown"]
+ErrorClass = Literal[
+    "none",
+    "handler_error",
+    "handler_panic",
+    "handler_timeout",
+    "terminal",
+    "auth_failed",
+    "provider_5xx",
+    "predicate_panic",
+    "budget_exhausted",
+    "unresolved",
+    "invoker_lost",
+    "result_too_large",
+    "unknown",
+]
+InvocationOutcome = Literal[
+    "success",
+    "failed",
+    "timeout",
+    "denied",
+    "cancelled",
+    "interrupted",
+    "unresolved",
+    "result_too_large",
+    "unknown",
+]
+QuarantineCode = Literal[
+    "undecodable",
+    "unknown_kind",
+    "oversized",
+    "rejected",
+    "skipped",
+    "unknown",
+]
+SignatureState = Literal["unsigned", "verified", "failed"]
+
+
+class ApplyAnswered(TypedDict):
+    """The registry's answer to an apply that published nothing."""
+
+    apply_id: str
+    answer: ApplyAnswer
+    revision: int
+    reason: str
+
+
+class AttemptEntry(TypedDict):
+    """One attempt in a dispatch's history."""
+
+    attempt: int
+    outcome: str
+    error: str | None
+    started_at_ms: int
+    completed_at_ms: int
+
+
+class AttemptRecorded(TypedDict):
+    """One finished attempt."""
+
+    trigger_id: str
+    binding_key: str
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    handler_kind: str
+    started_at: str
+    completed_at: str
+    outcome: str
+    error_msg: str | None
+    replay_of_event_id: str | None
+
+
+class BindingDefinition(TypedDict):
+    """One version of a trigger binding, as published by the registry."""
+
+    trigger_id: str
+    version: int
+    binding_key: str
+    namespace: str
+    kind: str
+    provider: str
+    events: Sequence[str]
+    handler: str
+    handler_kind: str
+    target_uri: str
+    retry: RetryPolicy
+    fingerprint: str
+    definition: str
+
+
+class BindingEnded(TypedDict):
+    """The record BindingEnded.
+
+    A dispatch partition's word, to the registry, that a drained binding has nothing left in flight
+    there.
+    """
+
+    binding_key: str
+    revision: int
+    partition: int
+    partitions: int
+
+
+class CheckpointPart(TypedDict):
+    """One part of a partition's full rows."""
+
+    stage: str
+    partition: int
+    seq: int
+    next_offset: int
+    now_ms: int
+    chain: bytes
+    state_hash: bytes
+    part: int
+    parts: int
+    rows: Sequence[CheckpointRow]
+
+
+class CheckpointRow(TypedDict):
+    """One row."""
+
+    key: bytes
+    value: bytes
+
+
+class DlqMoved(TypedDict):
+    """The record DlqMoved.
+
+    A dispatch that could not be delivered, with everything needed to deliver it again: its terminal
+    record.
+    """
+
+    entry_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    event: TriggerEvent
+    attempt_count: int
+    final_error: str
+    error_class: str
+    reason: str
+    attempts: Sequence[AttemptEntry]
+    replay_of_event_id: str | None
+
+
+class EventIngested(TypedDict):
+    """An envelope: one accepted event on its way to the inbox."""
+
+    trigger_id: str | None
+    binding_version: int | None
+    replay_of_event_id: str | None
+    event: TriggerEvent
+
+
+class EventMatched(TypedDict):
+    """The inbox's word that an event goes to a binding: the start of a dispatch."""
+
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    accepted_at_ms: int
+    replay_of_event_id: str | None
+    event: TriggerEvent
+
+
+class InvocationCompleted(TypedDict):
+    """An executor's word on how an invocation ended."""
+
+    dispatch_id: str
+    attempt: int
+    fence: int
+    invoker_id: str
+    outcome: InvocationOutcome
+    result: str | None
+    error: str | None
+    error_class: ErrorClass
+    retry_after_ms: int | None
+    started_at_ms: int
+    completed_at_ms: int
+
+
+class InvocationsRunning(TypedDict):
+    """An invoker's word that it runs these invocations: starts or renews their leases."""
+
+    invoker_id: str
+    running: Sequence[RunningInvocation]
+
+
+class Invoke(TypedDict):
+    """An intent: run this handler with this event."""
+
+    dispatch_id: str
+    attempt_id: str
+    attempt: int
+    fence: int
+    home_partition: int
+    trigger_id: str
+    binding_key: str
+    handler: str
+    accepted_at_ms: int
+    replay_of_event_id: str | None
+    event: TriggerEvent
+
+
+class JournalEntry(TypedDict):
+    """What one stage transaction did; the chain makes tampering visible."""
+
+    stage: str
+    fold: str
+    partition: int
+    seq: int
+    first_offset: int
+    next_offset: int
+    now_ms: int
+    records: int
+    outputs: int
+    rows: int
+    skipped: Sequence[int]
+    chain: bytes
+    state_hash: bytes
+
+
+class LifecycleDispatchFailed(TypedDict):
+    """Lifecycle: an attempt failed."""
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    handler_kind: str
+    target_uri: str
+    error: str
+    replay_of_event_id: str | None
+
+
+class LifecycleDispatchStarted(TypedDict):
+    """Lifecycle: an attempt started."""
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    handler_kind: str
+    target_uri: str
+    replay_of_event_id: str | None
+
+
+class LifecycleDispatchSucceeded(TypedDict):
+    """Lifecycle: a dispatch succeeded."""
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    handler_kind: str
+    target_uri: str
+    result: str | None
+    replay_of_event_id: str | None
+
+
+class LifecycleDlqMoved(TypedDict):
+    """Lifecycle: a dispatch ended in the dead letter queue."""
+
+    event_id: str
+    dispatch_id: str
+    attempt_count: int
+    final_error: str
+    reason: str
+    replay_of_event_id: str | None
+
+
+class LifecycleEventDeduplicated(TypedDict):
+    """The record LifecycleEventDeduplicated.
+
+    Lifecycle: the event, or its delivery, was seen within the event id window; it was dropped.
+    """
+
+    event_id: str
+    provider: str
+    dedupe_key: str | None
+    first_event_id: str
+
+
+class LifecycleEventUnmatched(TypedDict):
+    """Lifecycle: no binding takes the event; its terminal record."""
+
+    event_id: str
+    provider: str
+    event_kind: str
+    trigger_id: str | None
+    replay_of_event_id: str | None
+
+
+class LifecycleInvocationLost(TypedDict):
+    """The record LifecycleInvocationLost.
+
+    Lifecycle: a lease ended without a word; the same attempt is issued again under the next fence.
+    """
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    fence: int
+    invoker_id: str
+    losses: int
+
+
+class LifecycleInvocationReissued(TypedDict):
+    """The record LifecycleInvocationReissued.
+
+    Lifecycle: an invoker gave an invocation back; the same attempt is issued again, uncounted.
+    """
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    fence: int
+    reason: str
+    delay_ms: int
+
+
+class LifecycleOutcomeRefused(TypedDict):
+    """The record LifecycleOutcomeRefused.
+
+    Lifecycle: an executor's word came from a holder whose fence is old, or after the end; it
+    changed nothing.
+    """
+
+    dispatch_id: str
+    attempt: int
+    fence: int
+    invoker_id: str
+    current_fence: int | None
+    outcome: str
+    reason: str
+
+
+class LifecycleRetryScheduled(TypedDict):
+    """Lifecycle: a failed attempt will be repeated."""
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    delay_ms: int
+    error: str
+    replay_of_event_id: str | None
+
+
+class LifecycleStateTransition(TypedDict):
+    """Lifecycle: a binding version changed its state."""
+
+    id: str
+    binding_key: str
+    version: int
+    provider: str
+    kind: str
+    source: str
+    handler_kind: str
+    definition_fingerprint: str
+    from_state: str | None
+    to_state: str
+    namespace: str
+    revision: int
+
+
+class ManifestApplied(TypedDict):
+    """Somebody asks the registry to make a manifest the truth for its namespace."""
+
+    apply_id: str
+    namespace: str
+    expected_revision: int
+    bindings: Sequence[BindingDefinition]
+    policy: Policy | None
+    applied_by: str
+
+
+class OutboxDispatchCancelled(TypedDict):
+    """A dispatch ended because somebody cancelled it: its terminal record."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    attempt: int
+    error: str
+    replay_of_event_id: str | None
+
+
+class OutboxDispatchFailed(TypedDict):
+    """An attempt failed; the dispatch may go on."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    attempt: int
+    error: str
+    replay_of_event_id: str | None
+
+
+class OutboxDispatchSkipped(TypedDict):
+    """A dispatch ended without an attempt: its terminal record."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    skip_stage: str
+    detail: str
+    replay_of_event_id: str | None
+
+
+class OutboxDispatchStarted(TypedDict):
+    """An attempt starts."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    attempt: int
+    replay_of_event_id: str | None
+
+
+class OutboxDispatchSucceeded(TypedDict):
+    """A dispatch ended well: its terminal record."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    attempt: int
+    result: str | None
+    replay_of_event_id: str | None
+
+
+class Policy(TypedDict):
+    """The record Policy.
+
+    Settings that folds read; they travel in the log, so that a replay sees those that were in
+    force.
+    """
+
+    event_id_window_ms: int
+    dedupe_rows_max: int
+    lease_ms: int
+
+
+class RecordQuarantined(TypedDict):
+    """A record that a stage could not use, kept with its position."""
+
+    stage: str
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    code: QuarantineCode
+    reason: str
+    kind: str | None
+    key: bytes | None
+    raw: bytes | None
+    raw_size: int
+    raw_sha256: str
+
+
+class RetryPolicy(TypedDict):
+    """How often and how far apart a failed attempt is repeated."""
+
+    backoff: Backoff
+    max_attempts: int
+    delay_ms: int
+    cap_ms: int
+
+
+class RetryScheduled(TypedDict):
+    """A failed attempt will be repeated."""
+
+    event_id: str
+    dispatch_id: str
+    attempt: int
+    trigger_id: str
+    binding_key: str
+    delay_ms: int
+    error: str
+    replay_of_event_id: str | None
+
+
+class RevisionBroadcast(TypedDict):
+    """The broadcaster's word that every partition of every mailbox has acknowledged a revision."""
+
+    revision: int
+
+
+class RevisionPublished(TypedDict):
+    """The record RevisionPublished.
+
+    The registry's word: bindings that enter and leave force. Broadcast to every mailbox partition
+    that needs it.
+    """
+
+    revision: int
+    namespace: str
+    added: Sequence[BindingDefinition]
+    drained: Sequence[str]
+    policy: Policy
+    apply_id: str
+
+
+class RevisionReached(TypedDict):
+    """The record RevisionReached.
+
+    An inbox partition's word, to a dispatch partition, that no event under an older revision will
+    follow.
+    """
+
+    revision: int
+    inbox_partition: int
+    inbox_partitions: int
+
+
+class RowBinding(TypedDict):
+    """Inbox: a binding version in force."""
+
+    binding: BindingDefinition
+    revision: int
+
+
+class RowDispatch(TypedDict):
+    """A live dispatch."""
+
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    event_id: str
+    replay_of_event_id: str | None
+    tenant_id: str | None
+    traceparent: str | None
+    status: DispatchStatus
+    attempt: int
+    fence: int
+    due_ms: int | None
+    invoker_id: str | None
+    losses: int
+    returns: int
+    accepted_at_ms: int
+    attempts: Sequence[AttemptEntry]
+
+
+class RowDispatchBinding(TypedDict):
+    """Dispatch: a binding version and how far its draining is."""
+
+    binding: BindingDefinition
+    drained_at: int | None
+    reached: Sequence[int]
+    ended: bool
+
+
+class RowEvent(TypedDict):
+    """The event of a live dispatch."""
+
+    event: TriggerEvent
+
+
+class RowPosition(TypedDict):
+    """Where a partition's state stands: written by every transaction under a reserved key."""
+
+    seq: int
+    next_offset: int
+    now_ms: int
+    chain: bytes
+    state_hash: bytes
+
+
+class RowRegisteredBinding(TypedDict):
+    """Registry: a binding version and its state."""
+
+    binding: BindingDefinition
+    state: BindingState
+    revision: int
+    ended: Sequence[int]
+
+
+class RowRevision(TypedDict):
+    """The last revision that a partition has folded, and the policy in force."""
+
+    revision: int
+    policy: Policy
+
+
+class RowSeen(TypedDict):
+    """Inbox: an event or delivery that was seen."""
+
+    event_id: str
+    expires_at_ms: int
+
+
+class RunningInvocation(TypedDict):
+    """One invocation that is running."""
+
+    dispatch_id: str
+    attempt: int
+    fence: int
+
+
+class StageResume(TypedDict):
+    """An operator's word that a halted partition shall try its record again."""
+
+    stage: str
+    partition: int
+    requested_by: str
+
+
+class StageSkip(TypedDict):
+    """An operator's word that a stage shall pass over one record."""
+
+    stage: str
+    topic: str
+    partition: int
+    offset: int
+    requested_by: str
+    reason: str
+
+
+class Tick(TypedDict):
+    """Says that time has come: the only way time passes without traffic."""
+
+    due_ms: int
+
+
+class TriggerEvent(TypedDict):
+    """A normalized event as a provider delivered it."""
+
+    id: str
+    provider: str
+    kind: str
+    received_at: str
+    occurred_at: str | None
+    dedupe_key: str | None
+    trace_id: str
+    tenant_id: str | None
+    headers: Mapping[str, str]
+    raw_body: bytes | None
+    provider_payload: str
+    signature_state: SignatureState
+    signature_reason: str | None
