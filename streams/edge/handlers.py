@@ -1,4 +1,4 @@
-"""From a manifest on disk to callable handlers: everything is resolved at load, nothing at dispatch.
+"""From a manifest on disk to callable handlers: all is resolved at load, nothing at dispatch.
 
 An export is a Python file beside the manifest, or an installed module.  It is imported once; a
 handler is a function of it that takes the event, or the event and the context.  Whatever cannot be
@@ -160,6 +160,8 @@ def _import_file(path: Path, base_dir: Path) -> ModuleType:
 
 def _is_found_as(name: str, path: Path) -> bool:
     """Whether `import name` gives the file `path`."""
+    if not name.isidentifier():
+        return False
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # a module that was made by hand
@@ -170,7 +172,9 @@ def _is_found_as(name: str, path: Path) -> bool:
 def _handler(function: Any) -> Handler:  # noqa: ANN401 - whatever the user's module has there
     """Check a handler's form.  Raises ValueError that says what it must be."""
     if not callable(function):
-        raise ValueError(f"is {type(function).__name__}, expected a function")
+        raise ValueError(  # noqa: TRY004 - a value of the user's, not an argument of ours
+            f"is {type(function).__name__}, expected a function"
+        )
     body = function if inspect.isroutine(function) else function.__call__
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         raise ValueError("is a generator, expected a function that returns its result")
@@ -204,8 +208,12 @@ def _accepts(signature: inspect.Signature, count: int) -> bool:
 def _raised(error: BaseException) -> str:
     """Say what an import raised, and in which line of the user's."""
     frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if "importlib" not in frame.filename]
-    where = f" in {outside[-1].filename}:{outside[-1].lineno}" if len(outside) > 1 else ""
+    theirs = [
+        frame
+        for frame in frames
+        if "importlib" not in frame.filename and frame.filename != __file__
+    ]
+    where = f" in {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
     if isinstance(error, SyntaxError):
         where = f" in {error.filename}:{error.lineno}"
     text = traceback.format_exception_only(error)[-1].strip()

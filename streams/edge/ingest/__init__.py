@@ -1,1 +1,1 @@
-"""How events come in: normalized, redacted, appended, and answered for only after the broker's ack."""
+"""How events come in: normalized, redacted, appended, and accepted only after the broker's ack."""

@@ -1,0 +1,314 @@
+"""A manifest: what a team declares, read from an already parsed TOML document.  Pure.
+
+    [[triggers]]
+    id = "new-issue"
+    kind = "webhook"
+    provider = "github"
+    match = { events = ["issues.opened"] }
+    handler = "handlers::on_issue"
+    retry = { max = 3, backoff = "immediate" }
+
+    [exports]
+    handlers = "handlers.py"
+
+The keys of each table are `_TRIGGER`, `_RETRY`, `_ORCHESTRATOR` and `_TOP`; rules between keys are
+`_RULES`.  A key that is left out and one that spells its default are the same definition.
+
+Source: SEMANTICS 1.3-1.7; DESIGN decision A12 (`retry` omitted means svix, 7 attempts).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, cast
+
+from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
+from streams.core.manifest_place import Place, shown
+from streams.core.manifest_table import (
+    Field,
+    given_fields,
+    read_choice,
+    read_integer,
+    read_json,
+    read_table,
+    read_text,
+    read_texts,
+    table_of,
+)
+from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.core.retry import ATTEMPTS_DEFAULT, ATTEMPTS_MAX
+from streams.core.wire import BindingDefinition, RetryPolicy
+
+__all__ = ["NAMESPACE_DEFAULT", "Manifest", "parse_manifest"]
+
+NAMESPACE_DEFAULT = "default"
+
+_FINGERPRINT_BYTES = 16
+_RETENTION_DAYS_MAX = 36_500
+_NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest without problems.
+
+    `bindings` are in the order of the file, their versions not yet chosen (0).  `exports` maps each
+    module that a handler may name to its Python file, relative to the manifest, or dotted module.
+    """
+
+    file: str
+    namespace: str
+    exports: Mapping[str, str]
+    bindings: tuple[BindingDefinition, ...]
+
+
+def parse_manifest(document: Mapping[str, Any], file: str, /) -> Manifest | tuple[str, ...]:
+    """Read a manifest.
+
+    Args:    document: as `tomllib` gives it.  file: its path, as problems should name it.
+    Returns: the manifest, or every problem of it: file, table, trigger id, field, expectation.
+    """
+    problems: list[str] = []
+    place = Place(file, problems)
+    top = read_table(document, _TOP, place)
+    exports: dict[str, str] = {DEFAULT_MODULE: f"{DEFAULT_MODULE}.py", **top["exports"]}
+    namespace: str = top["orchestrator"]["name"]
+    bindings: list[BindingDefinition] = []
+    first_at: dict[str, int] = {}
+    for index, given in enumerate(top["triggers"], start=1):
+        binding = _read_trigger(given, place, index, exports, namespace)
+        bindings.append(binding)
+        trigger_id = binding["trigger_id"]
+        if trigger_id and first_at.setdefault(trigger_id, index) != index:
+            stands = f"is {trigger_id!r}, which [[triggers]] {first_at[trigger_id]} has already"
+            _table(place, index, given).field("id").refuse(stands)
+    if problems:
+        return tuple(problems)
+    return Manifest(file=file, namespace=namespace, exports=exports, bindings=tuple(bindings))
+
+
+def _table(place: Place, index: int, given: object) -> Place:
+    """Return the place of the `index`th trigger, which names its id where it has a readable one."""
+    trigger_id = ""
+    if isinstance(given, Mapping):
+        trigger_id = cast("Mapping[str, object]", given).get("id")
+    named = f" ({trigger_id})" if isinstance(trigger_id, str) and trigger_id.strip() else ""
+    return place.in_table(f"[[triggers]] {index}{named}")
+
+
+def _read_trigger(
+    given: object, place: Place, index: int, exports: Mapping[str, str], namespace: str
+) -> BindingDefinition:
+    """Read one table; with problems noted, what is returned is not used."""
+    place = _table(place, index, given)
+    table = table_of(given, place)
+    values = read_table({} if table is None else table, _TRIGGER, place)
+    for rule in _RULES:
+        rule(values, exports, place)
+    handler: HandlerUri = values["handler"] or _NO_HANDLER
+    definition = given_fields({**values, "handler": handler.uri}, _TRIGGER)
+    # Another file behind the same reference is another definition.
+    definition["module"] = exports.get(handler.module)
+    match: dict[str, Any] = values["match"] or {"events": []}
+    text = canonical_json(definition)
+    return {
+        "trigger_id": values["id"],
+        "version": 0,
+        "binding_key": "",
+        "namespace": namespace,
+        "kind": values["kind"],
+        "provider": values["provider"],
+        "events": match["events"],
+        "handler": handler.target,
+        "handler_kind": handler.kind,
+        "target_uri": handler.uri,
+        "retry": _policy(values["retry"]),
+        "fingerprint": blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest(),
+        "definition": text,
+    }
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _policy(retry: Mapping[str, Any]) -> RetryPolicy:
+    return {
+        "backoff": retry["backoff"],
+        "max_attempts": retry["max"],
+        "delay_ms": 0,
+        "cap_ms": 0,
+    }
+
+
+def _read_triggers(value: object, place: Place) -> list[object]:
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    place.expected(value, "tables written as [[triggers]]")
+    return []
+
+
+def _read_match(value: object, place: Place) -> dict[str, Any]:
+    """Take `events`, and keep every other key: ingress may route by it."""
+    table = table_of(value, place)
+    if table is None:
+        return {"events": []}
+    match = {name: read_json(each, place.field(name)) for name, each in table.items()}
+    match["events"] = read_texts(table.get("events", []), place.field("events"))
+    return match
+
+
+def _read_handler(value: object, place: Place) -> HandlerUri:
+    if not isinstance(value, str):
+        place.expected(value, "text: `function` or `module::function`")
+        return _NO_HANDLER
+    try:
+        return parse_handler(value)
+    except ValueError as error:
+        place.refuse(str(error))
+        return _NO_HANDLER
+
+
+_NO_HANDLER = HandlerUri("local", "")
+
+
+def _read_attempts(value: object, place: Place) -> int:
+    attempts: int = read_integer(0, ATTEMPTS_MAX)(value, place)
+    return attempts or ATTEMPTS_DEFAULT
+
+
+def _read_retry(value: object, place: Place) -> dict[str, Any]:
+    table = table_of(value, place)
+    return read_table({} if table is None else table, _RETRY, place)
+
+
+def _read_exports(value: object, place: Place) -> dict[str, str]:
+    exports: dict[str, str] = {}
+    for name, target in (table_of(value, place) or {}).items():
+        entry = place.field(name)
+        # Kept even when it cannot be used, so that its handlers are not refused on top.
+        exports[name] = target
+        if not is_name(name):
+            entry.refuse("is not a name that `module::function` can use")
+        elif not _is_module(target):
+            entry.expected(
+                target, "a Python file relative to the manifest, such as 'lib.py', or a module"
+            )
+    return exports
+
+
+def _is_module(target: object) -> bool:
+    if not isinstance(target, str):
+        return False
+    if target.endswith(".py"):
+        return not target.startswith(("/", "~")) and target.isprintable() and "\\" not in target
+    return all(is_name(part) for part in target.split("."))
+
+
+def _read_orchestrator(value: object, place: Place) -> dict[str, Any]:
+    table = table_of(value, place)
+    return read_table({} if table is None else table, _ORCHESTRATOR, place)
+
+
+def _read_namespace(value: object, place: Place) -> str:
+    if not isinstance(value, str) or _NAMESPACE.fullmatch(value) is None:
+        place.expected(value, "1 to 100 letters, digits, dots, dashes or underscores")
+        return NAMESPACE_DEFAULT
+    return value
+
+
+def _kind_is_known(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
+    kind = values["kind"]
+    if not kind or kind in BUILT_KINDS:
+        return
+    if kind in TRIGGER_KINDS:
+        built = ", ".join(BUILT_KINDS)
+        place.field("kind").refuse(f"{kind!r} is not built in this release, which takes {built}")
+    else:
+        place.field("kind").expected(kind, "one of " + ", ".join(TRIGGER_KINDS))
+
+
+def _provider_supports_kind(
+    values: Mapping[str, Any], _exports: Mapping[str, str], place: Place
+) -> None:
+    provider, kind = values["provider"], values["kind"]
+    if not provider:
+        return
+    supported = PROVIDERS.get(provider)
+    if supported is None:
+        known = ", ".join(PROVIDERS)
+        place.field("provider").refuse(f"{shown(provider)} is not registered; known are {known}")
+    elif kind in TRIGGER_KINDS and kind not in supported:
+        place.field("provider").refuse(
+            f"{provider!r} does not support kind {kind!r}, only {', '.join(supported)}"
+        )
+
+
+def _handler_is_local(values: Mapping[str, Any], exports: Mapping[str, str], place: Place) -> None:
+    handler: HandlerUri = values["handler"] or _NO_HANDLER
+    if handler.kind != "local":
+        place.field("handler").refuse(
+            f"is {handler.uri!r}: {handler.kind}:// is not built in this release, which runs "
+            "local functions"
+        )
+    elif handler.module and handler.module not in exports:
+        place.field("handler").refuse(
+            f"is {handler.target!r}, but [exports] has no {handler.module!r}"
+        )
+
+
+_Rule = Callable[[Mapping[str, Any], Mapping[str, str], Place], None]
+_RULES: tuple[_Rule, ...] = (_kind_is_known, _provider_supports_kind, _handler_is_local)
+
+_RETRY: tuple[Field, ...] = (
+    Field(name="max", read=_read_attempts, default=ATTEMPTS_DEFAULT),
+    Field(name="backoff", read=read_choice("svix", "immediate"), default="svix"),
+    Field(name="retention_days", read=read_integer(1, _RETENTION_DAYS_MAX), default=7),
+)
+
+_LATER_TRIGGER_KEYS = (
+    *("autonomy_tier", "tier", "sources", "when", "when_budget", "allow_cleartext", "dedupe_key"),
+    *("priority", "budget", "concurrency", "throttle", "rate_limit", "debounce", "singleton"),
+    *("batch", "window", "dlq_alerts", "dlq-alerts", "secrets", "filter"),
+    # Kind-specific: cron, poll and the streams.
+    *("schedule", "timezone", "interval", "topic", "topics", "subject", "subjects", "slot"),
+    *("address", "domain", "routing", "url", "path"),
+)
+
+_TRIGGER: tuple[Field, ...] = (
+    Field(name="id", read=read_text, required=True, default=""),
+    Field(name="kind", read=read_text, required=True, default=""),
+    Field(name="provider", read=read_text, required=True, default=""),
+    Field(
+        name="match",
+        read=_read_match,
+        required=True,
+        missing='is missing: the trigger needs one, such as match = { events = ["push"] }',
+    ),
+    Field(name="handler", read=_read_handler, required=True),
+    Field(
+        name="retry",
+        read=_read_retry,
+        default={"max": ATTEMPTS_DEFAULT, "backoff": "svix", "retention_days": 7},
+    ),
+    *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
+)
+
+_ORCHESTRATOR: tuple[Field, ...] = (
+    Field(name="name", read=_read_namespace, default=NAMESPACE_DEFAULT),
+    *(Field(name=name) for name in ("allowed_origins", "allowed-origins")),
+    *(Field(name=name) for name in ("max_body_bytes", "max-body-bytes", "budget")),
+    *(Field(name=name) for name in ("drain", "pumps")),
+)
+
+_TOP: tuple[Field, ...] = (
+    Field(name="triggers", read=_read_triggers, default=[]),
+    Field(name="exports", read=_read_exports, default={}),
+    Field(name="orchestrator", read=_read_orchestrator, default={"name": NAMESPACE_DEFAULT}),
+    *(Field(name=name) for name in ("package", "dependencies", "providers", "hooks")),
+)

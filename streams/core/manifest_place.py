@@ -1,0 +1,52 @@
+"""Where in a manifest something stands, and what is wrong there.
+
+All problems of one manifest are collected, so that one round of fixing is enough.  Each names the
+file, the 1-based `[[triggers]]` table, the trigger's id, the field and what was expected.
+
+Source: SEMANTICS 1.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = ["Place", "shown"]
+
+_SHOWN_CHARS_MAX = 60
+
+
+def shown(value: object) -> str:
+    """Return a value as a problem quotes it: as TOML spells it, and short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if not isinstance(value, dict) else "a table"
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[: _SHOWN_CHARS_MAX - 3] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place in a manifest; `problems` is shared by all places of the file."""
+
+    file: str
+    problems: list[str]
+    table: str = ""
+    path: str = ""
+
+    def in_table(self, table: str) -> Place:
+        """Return the place of a table as a whole, for example `[[triggers]] 2 (on-issue)`."""
+        return replace(self, table=table, path="")
+
+    def field(self, name: str | int) -> Place:
+        """Return the place of a field, or of an entry of a list, below this one."""
+        if isinstance(name, int):
+            return replace(self, path=f"{self.path}[{name}]")
+        return replace(self, path=f"{self.path}.{name}" if self.path else name)
+
+    def refuse(self, problem: str) -> None:
+        """Note a problem; `problem` continues the field's name, as in `is 3, expected text`."""
+        parts = [self.file, self.table, f"{self.path} {problem}" if self.path else problem]
+        self.problems.append(": ".join(part for part in parts if part))
+
+    def expected(self, found: object, expectation: str) -> None:
+        """Note that a value is not what was expected."""
+        self.refuse(f"is {shown(found)}, expected {expectation}")

@@ -1,0 +1,38 @@
+"""The providers a trigger may name, and how the events of each may arrive.
+
+Source: SEMANTICS 1.1, 1.4, 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["BUILT_KINDS", "PROVIDERS", "TRIGGER_KINDS"]
+
+TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "predicate", "a2a-push")
+"""Every way in which events can arrive, as a trigger's `kind`."""
+
+BUILT_KINDS = ("webhook",)
+"""Those that this release can take; the others are refused when a manifest is loaded."""
+
+_WEBHOOK = ("webhook",)
+_STREAM = ("stream",)
+
+PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    "github": _WEBHOOK,
+    "gitlab": _WEBHOOK,
+    "slack": _WEBHOOK,
+    "linear": _WEBHOOK,
+    "notion": ("webhook", "poll"),
+    "stripe": _WEBHOOK,
+    "webhook": _WEBHOOK,
+    "cron": ("cron",),
+    "a2a-push": ("a2a-push",),
+    "kafka": _STREAM,
+    "nats": _STREAM,
+    "pulsar": _STREAM,
+    "postgres-cdc": _STREAM,
+    "email": _STREAM,
+    "websocket": _STREAM,
+}
+"""Provider id -> kinds that it supports.  `webhook` is any sender without an entry of its own."""
