@@ -1,0 +1,119 @@
+"""The topology of these settings: laid out, checked, provisioned and verified.
+
+Everything that stands between `topology`, which knows no settings, and a command or a role, which
+wants one call: the layout is built, and failures come out as this package's own errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+from confluent_kafka import KafkaError, KafkaException
+
+import topology.errors
+from streams.errors import BrokerError, TopologyError
+from streams.kafka import make_admin
+from streams.settings import Settings
+from streams.stages import FOLDS
+from topology import TOPOLOGY, Stage, Topology
+from topology.check import Bindings, raise_if_broken
+from topology.layout import Layout
+from topology.plan import Plan
+from topology.provision import apply, plan
+from topology.resolve import ResolvedTopic, resolve
+from topology.verify import verify_at_start, verify_topics
+
+__all__ = [
+    "check_topology",
+    "layout_of",
+    "plan_topics",
+    "provision_topics",
+    "resolved_topics",
+    "verify_stages",
+    "verify_topics_of_edges",
+]
+
+_OUTAGES = (
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes are spelled so
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+)
+
+
+def layout_of(settings: Settings) -> Layout:
+    """Return the numbers of `settings` that lay out topics; the others keep their defaults."""
+    return Layout(
+        **{
+            each.name: getattr(settings, each.name)
+            for each in fields(Layout)
+            if hasattr(settings, each.name)
+        }
+    )
+
+
+def resolved_topics(settings: Settings, declared: Topology = TOPOLOGY) -> tuple[ResolvedTopic, ...]:
+    """Return every fixed topic as the cluster of `settings` should have it."""
+    return resolve(declared, layout_of(settings))
+
+
+def check_topology(
+    settings: Settings, *, bindings: Bindings | None = FOLDS, declared: Topology = TOPOLOGY
+) -> None:
+    """Raise TopologyError with everything that does not fit together under `settings`.
+
+    `bindings` holds the fold of each stage; None leaves out the rules about them.
+    """
+    with _own_errors(settings):
+        raise_if_broken(declared, layout_of(settings), bindings=bindings)
+
+
+def plan_topics(settings: Settings, declared: Topology = TOPOLOGY) -> Plan:
+    """Compare the declarations with the cluster.  Raises BrokerError."""
+    with _own_errors(settings):
+        return plan(make_admin(settings), resolved_topics(settings, declared))
+
+
+def provision_topics(
+    settings: Settings, *, sync: bool = False, declared: Topology = TOPOLOGY
+) -> Plan:
+    """Create and grow topics; with `sync`, set what drifted.  Idempotent.
+
+    Returns what was done.  Raises TopologyError, with nothing changed, when something is refused;
+    BrokerError.
+    """
+    with _own_errors(settings):
+        return apply(make_admin(settings), resolved_topics(settings, declared), sync=sync)
+
+
+def verify_stages(
+    settings: Settings, stages: Iterable[Stage], declared: Topology = TOPOLOGY
+) -> None:
+    """Raise TopologyError that names every topic these stages cannot start on; BrokerError."""
+    with _own_errors(settings):
+        verify_at_start(make_admin(settings), resolved_topics(settings, declared), stages)
+
+
+def verify_topics_of_edges(
+    settings: Settings, names: Collection[str], declared: Topology = TOPOLOGY
+) -> None:
+    """Verify the topics `names` as `verify_stages` does."""
+    with _own_errors(settings):
+        verify_topics(make_admin(settings), resolved_topics(settings, declared), names)
+
+
+@contextmanager
+def _own_errors(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except topology.errors.TopologyError as error:
+        raise TopologyError(error.problems, remedy=error.remedy) from error
+    except KafkaException as exception:
+        cause: KafkaError = exception.args[0]
+        outage = cause.retriable() or cause.code() in _OUTAGES
+        raise BrokerError(
+            f"Kafka at {settings.bootstrap}: {cause.str()}",
+            retryable=outage,
+            remedy="check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up" if outage else None,
+        ) from exception
