@@ -210,7 +210,7 @@ class Settings:
     )
     lease_ms: int = setting(
         "HARN_LEASE_MS",
-        15 * _SECOND_MS,
+        24 * _SECOND_MS,
         integer(1 * _SECOND_MS, _DAY_MS),
         "Lease of a running handler, ms; when it ends unrenewed the attempt is issued again.",
     )
@@ -222,7 +222,7 @@ class Settings:
     )
     drain_ms: int = setting(
         "HARN_DRAIN_MS",
-        20 * _SECOND_MS,
+        25 * _SECOND_MS,
         integer(0, _DAY_MS),
         "Time running handlers get to finish when the process is asked to stop, ms.",
     )
