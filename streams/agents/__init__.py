@@ -1,0 +1,1 @@
+"""The stage runtime: the only code that knows Faust."""

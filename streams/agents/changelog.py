@@ -1,0 +1,129 @@
+"""Read what a partition's state is: its committed offset, and its rows from the changelog up to the stable end.
+
+Both are read after the partition was fenced, under read_committed: then they cannot disagree for long.  The reserved position
+row is the authority: it was committed with the rows, and it survives a change of the group.
+
+Source: DESIGN "Taking a partition"; FINDINGS 1.4, 15.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from streams.errors import BrokerError
+from streams.kafka import make_consumer
+from streams.settings import Settings
+
+_TIMEOUT_S = 30.0
+_CONSUME = 20_000
+_CONSUME_TIMEOUT_S = 0.03
+
+Take = Callable[[int, bytes, bytes | None, int], None]
+"""Receives (partition, key, value, offset) of each changelog record; value None deletes."""
+
+
+class CommittedOffset(NamedTuple):
+    """A partition's committed mailbox offset and the seq in its metadata; -1 and 0 when there is none."""
+
+    offset: int
+    seq: int
+
+
+def offset_metadata(seq: int, now_ms: int, chain: bytes) -> str:
+    """Metadata committed with an offset: enough to see whether memory is current."""
+    return f"{seq}:{now_ms}:{chain.hex()}"
+
+
+class StateReader:
+    """Blocking reads of offsets and changelogs for one stage; one call at a time."""
+
+    def __init__(self, settings: Settings, *, group_id: str, source: str, changelog: str) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._source = source
+        self._changelog = changelog
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+
+    def _ready(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = make_consumer(
+                self._settings,
+                group_id=self._group_id,
+                enable_partition_eof=True,
+                fetch_wait_max_ms=50,
+                queued_min_messages=200_000,
+                fetch_message_max_bytes=4_000_000,
+            )
+            # The node connection up first: a cold load takes 0.15 s instead of 1.0 s.
+            self._consumer.list_topics(self._source, timeout=_TIMEOUT_S)
+        return self._consumer
+
+    def committed(self, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
+        """Committed offsets, once no transaction over them is open (OffsetFetch with require_stable)."""
+        wanted = [TopicPartition(self._source, partition) for partition in partitions]
+        with self._lock:
+            try:
+                found = self._ready().committed(wanted, _TIMEOUT_S)
+            except KafkaException as error:
+                message = f"committed offsets of {self._group_id} could not be read: {error}"
+                raise BrokerError(message, retryable=True) from error
+        return {entry.partition: _committed(entry) for entry in found}
+
+    def load(self, starts: dict[int, int], take: Take) -> int:
+        """Hand every changelog record from `starts` (partition → offset) up to the stable end to `take`.
+
+        Returns: how many records there were.
+        """
+        with self._lock:
+            consumer = self._ready()
+            try:
+                consumer.assign(
+                    [TopicPartition(self._changelog, partition, start) for partition, start in starts.items()]
+                )
+                return self._drain(consumer, set(starts), take)
+            except KafkaException as error:
+                message = f"changelog {self._changelog} could not be read: {error}"
+                raise BrokerError(message, retryable=True) from error
+            finally:
+                consumer.unassign()
+
+    def _drain(self, consumer: Consumer, open_partitions: set[int], take: Take) -> int:
+        count = 0
+        while open_partitions:
+            for message in consumer.consume(_CONSUME, _CONSUME_TIMEOUT_S):
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                        open_partitions.discard(message.partition())
+                        continue
+                    raise KafkaException(error)
+                count += 1
+                take(message.partition(), message.key(), message.value(), message.offset())
+        return count
+
+    def stable_end(self, partition: int) -> int:
+        """The changelog's stable end offset."""
+        with self._lock:
+            _, high = self._ready().get_watermark_offsets(
+                TopicPartition(self._changelog, partition), timeout=_TIMEOUT_S, cached=False
+            )
+            return high
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+
+
+def _committed(entry: TopicPartition) -> CommittedOffset:
+    if entry.offset is None or entry.offset < 0:
+        return CommittedOffset(-1, 0)
+    seq = (entry.metadata or "").partition(":")[0]
+    return CommittedOffset(entry.offset, int(seq) if seq.isdigit() else 0)

@@ -1,0 +1,302 @@
+"""A stage on Faust: takes partitions, folds batches, commits each as one transaction, gives partitions up.
+
+    assigned → fence → committed offset → load → seek → [batch → fold → commit]* → revoked
+
+Invariants: a batch is committed under the generation it was fetched in, or dropped; memory never stands between two
+transactions; a fold that raises stops its own partition only; a broker error ends the process with nothing half done.
+
+Source: DESIGN "The stage runtime"; FINDINGS 10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from faust.exceptions import Skip
+from faust.types import TP
+
+from streams.agents.batch import Batch
+from streams.agents.changelog import StateReader, offset_metadata
+from streams.agents.checkpointer import Checkpointer
+from streams.agents.halted import operators_word
+from streams.agents.owned import Owned
+from streams.agents.stores import Stores
+from streams.agents.taking import Taking
+from streams.agents.ticks import Ticker
+from streams.agents.transaction import Faults, PartitionProducer, Target
+from streams.core.record import Position
+from streams.engine import BoundStage, FoldFailed, Step, fold_batch, settle
+from streams.errors import BrokerError
+from streams.observe import logs
+from streams.observe.stage_metrics import StageMetrics
+from streams.settings import Settings
+
+if TYPE_CHECKING:
+    from streams.agents.app import StageApp
+
+_log = logs.logger(__name__)
+
+_COMMITS_AT_ONCE = 64
+_HALT_TIMEOUT_S = 10.0
+_MARK_EVERY_S = 15.0
+_MEASURE_EVERY_S = 1.0
+
+
+class LiveStage:
+    """One stage of this member.  All methods belong to the event loop; blocking calls go to the stage's threads."""
+
+    def __init__(
+        self,
+        app: StageApp,
+        bound: BoundStage,
+        settings: Settings,
+        *,
+        journal_partitions: int,
+        metrics: StageMetrics,
+        faults: Faults,
+    ) -> None:
+        stage = bound.declaration
+        self.app = app
+        self.bound = bound
+        self.settings = settings
+        self.metrics = metrics
+        self.source = stage.source
+        self.name = stage.name
+        self.owned: dict[int, Owned] = {}
+        self.ready = asyncio.Event()
+        self._generation = -1
+        self._faults = faults
+        self._journal_partitions = journal_partitions
+        self._committing: dict[asyncio.Future[None], Owned] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+        self.pool = ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix=f"{stage.name}-txn")
+        self.reader = StateReader(
+            settings, group_id=app.conf.id, source=stage.source, changelog=stage.changelog
+        )
+        self.stores = Stores(settings, stage.name, bound.codec, self.reader)
+        self._ticker = Ticker(settings, stage.source, bound.codec.encoder("tick"))
+        self._checkpointer = Checkpointer(settings, bound)
+        self._taking = Taking(self)
+
+    # ------------------------------------------------------------------ taking and giving up
+    def new_producer(self, partition: int) -> PartitionProducer:
+        """The transactional producer of a partition, not yet fenced."""
+        stage = self.bound.declaration
+        target = Target(
+            source=stage.source,
+            partition=partition,
+            changelog=stage.changelog,
+            journal="audit.journal",
+            journal_partition=partition % self._journal_partitions,
+            journal_key=f"{stage.name}/{partition}".encode(),
+        )
+        return PartitionProducer(self.settings, f"{self.app.conf.id}-{stage.name}-{partition}", target, self._faults)
+
+    async def take(self, assignment: set[TP], generation: int) -> dict[TP, int]:
+        """Take the assigned partitions of the mailbox.
+
+        Returns: where each must be read from; empty when the group has moved on meanwhile.
+        """
+        await self.halt()
+        started = time.monotonic()
+        partitions = sorted(tp.partition for tp in assignment if tp.topic == self.source)
+        owned = await self._taking.take(partitions)
+        if generation != self.app.consumer_generation_id:
+            _log.info("partitions_taken_too_late", extra={"stage": self.name, "generation": generation})
+            for partition in owned.values():
+                partition.outcome_unknown = True
+            self.owned = owned
+            return {}
+        self.owned = owned
+        self._generation = generation
+        offsets: dict[TP, int] = {}
+        for partition, entry in owned.items():
+            assert entry.memory is not None, "a taken partition is loaded"
+            entry.halted_at = None
+            offsets[TP(self.source, partition)] = entry.memory.position.next_offset
+            self._arm(entry)
+        self.app.publish_rows(owned)
+        self.metrics.owned(len(owned))
+        self.ready.set()
+        _log.info(
+            "partitions_taken",
+            extra={
+                "stage": self.name,
+                "generation": generation,
+                "partitions": partitions,
+                "seconds": round(time.monotonic() - started, 3),
+            },
+        )
+        return offsets
+
+    async def halt(self) -> None:
+        """Start no new commit; wait, bounded, for those under way."""
+        self._generation = -1
+        self.ready.clear()
+        self._ticker.clear()
+        for task in self._watching:
+            task.cancel()
+        self._watching.clear()
+        if self._committing:
+            await asyncio.wait(list(self._committing), timeout=_HALT_TIMEOUT_S)
+        for entry in self._committing.values():
+            entry.outcome_unknown = True
+
+    async def close(self) -> None:
+        """Let go of connections, threads and stores.  `halt` came before."""
+        self._ticker.close()
+        await self._checkpointer.close()
+        for entry in self.owned.values():
+            if entry.memory is not None:
+                self.stores.close(entry.memory.rows.store)
+        self.owned = {}
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.reader.close)
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------------ batches
+    def begin(self, batch: Batch) -> Batch:
+        """Stream processor: bind a batch to its partition just before the agent's body sees it."""
+        entry = self.owned.get(batch.tp.partition)
+        if entry is None or entry.memory is None or batch.generation != self._generation or entry.halted_at:
+            raise Skip
+        next_offset = entry.memory.position.next_offset
+        if batch.records[0].offset < next_offset:  # positions can step back around a seek
+            batch.records = [record for record in batch.records if record.offset >= next_offset]
+            if not batch.records:
+                raise Skip
+        batch.owned = entry
+        self._ticker.disarm(entry.partition)
+        return batch
+
+    async def process(self, batch: Batch) -> None:
+        """Fold and commit a bound batch; a full one takes several transactions."""
+        entry = batch.owned
+        assert entry is not None, "begin has bound the batch"
+        records = batch.records
+        while records:
+            step = await self._fold_or_halt(entry, records, batch.generation)
+            if step is None or not await self._commit(entry, step, batch.generation):
+                return
+            records = records[step.records :]
+        self._arm(entry)
+        await self._after_commit(entry)
+
+    async def _fold_or_halt(self, entry: Owned, records: list[Any], generation: int) -> Step | None:
+        """The next step, or None when the fold raised and the partition is halted before that record."""
+        assert entry.memory is not None, "a bound partition is loaded"
+        started = time.perf_counter()
+        try:
+            step = fold_batch(entry.memory, records, skips=frozenset(entry.skips))
+        except FoldFailed as failure:
+            entry.rebuild(self.bound)
+            if failure.index:
+                await self._commit_prefix(entry, records[: failure.index], generation)
+            self._stop_partition(entry, failure)
+            return None
+        self.metrics.folded(step, time.perf_counter() - started)
+        return step
+
+    async def _commit_prefix(self, entry: Owned, records: list[Any], generation: int) -> None:
+        """Commit the records before a failing one: they fold as they did before, whatever the cut."""
+        while records and entry.memory is not None:
+            step = fold_batch(entry.memory, records, skips=frozenset(entry.skips))
+            if not await self._commit(entry, step, generation):
+                return
+            records = records[step.records :]
+
+    async def _commit(self, entry: Owned, step: Step, generation: int) -> bool:
+        """Commit a step in a thread; False when the batch belongs to a past generation and was dropped."""
+        memory = entry.memory
+        assert memory is not None, "a folded partition is loaded"
+        metadata, member_generation = self.app.consumer.group_metadata()
+        if generation != self._generation or member_generation != generation:
+            entry.step_dropped = True
+            return False
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._committing[ended] = entry
+        position = step.position
+        started = time.perf_counter()
+        try:
+            text = offset_metadata(position.seq, position.now_ms, position.chain)
+            await loop.run_in_executor(self.pool, entry.producer.commit, step, text, metadata)
+            if entry.outcome_unknown:  # given up while it was under way: the next owner reads what became of it
+                return False
+            settle(memory, step)
+        except BaseException as error:
+            entry.outcome_unknown = True
+            if isinstance(error, BrokerError):
+                _log.error(  # noqa: TRY400 - the message says it all, the process ends with it
+                    "transaction_failed",
+                    extra={"stage": self.name, "partition": entry.partition, "reason": str(error)},
+                )
+            raise
+        finally:
+            self._committing.pop(ended, None)
+            if not ended.done():
+                ended.set_result(None)
+        self.metrics.committed(step, time.perf_counter() - started)
+        return True
+
+    def _arm(self, entry: Owned) -> None:
+        assert entry.memory is not None, "an armed partition is loaded"
+        memory = entry.memory
+        self._ticker.arm(entry.partition, memory.rows.next_tick_ms(), memory.position.now_ms)
+
+    async def _after_commit(self, entry: Owned) -> None:
+        """Housekeeping that must not run while a step is open: checkpoints, and the rocksdb replay bound."""
+        assert entry.memory is not None, "a committed partition is loaded"
+        self._checkpointer.consider(entry.memory)
+        now = time.monotonic()
+        if now - entry.measured_at_s >= _MEASURE_EVERY_S:
+            entry.measured_at_s = now
+            end = self.app.consumer.highwater(TP(self.source, entry.partition))
+            lag = max((end or 0) - entry.memory.position.next_offset, 0)
+            self.metrics.standing(entry.partition, rows=len(entry.memory.rows.store), lag=lag)
+        if now - entry.marked_at_s >= _MARK_EVERY_S and self.settings.store == "rocksdb":
+            entry.marked_at_s = now
+            loop = asyncio.get_running_loop()
+            store = entry.memory.rows.store
+            await loop.run_in_executor(self.pool, self.stores.mark, entry.partition, store)
+
+    # ------------------------------------------------------------------ a fold that raises
+    def _stop_partition(self, entry: Owned, failure: FoldFailed) -> None:
+        """Halt one partition before its record; the others go on."""
+        position = Position(self.source, entry.partition, failure.offset)
+        entry.halted_at = position
+        self.metrics.halted(entry.partition, halted=True)
+        _log.error(
+            "stage_partition_halted",
+            exc_info=failure.__cause__,
+            extra={
+                "stage": self.name,
+                "position": str(position),
+                "reason": repr(failure.__cause__),
+                "remedy": f"fix the fold and run `harn stage resume {self.name} {entry.partition}`, "
+                f"or `harn stage skip {position}` to quarantine the record",
+            },
+        )
+        self.app.consumer.pause_partitions({TP(self.source, entry.partition)})
+        task = asyncio.get_running_loop().create_task(self._await_word(entry, position, self._generation))
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
+
+    async def _await_word(self, entry: Owned, position: Position, generation: int) -> None:
+        skip = await operators_word(self.settings, self.bound.codec, self.name, position)
+        if generation != self._generation:
+            return
+        if skip:
+            entry.skips = {position.offset}
+        entry.halted_at = None
+        self.metrics.halted(entry.partition, halted=False)
+        _log.warning(
+            "stage_partition_resumed",
+            extra={"stage": self.name, "position": str(position), "skipped": skip},
+        )
+        tp = TP(self.source, entry.partition)
+        await self.app.consumer.seek_to({tp: position.offset})
+        self.app.consumer.resume_partitions({tp})

@@ -1,0 +1,174 @@
+"""Faust's aiokafka transport, changed where a stage needs it: read committed, record lists, seeks by state.
+
+Faust keeps group membership, assignment and flow; fetched records of the stage's mailbox bypass its per-record path.
+`perform_seek` is where a partition is taken: Faust calls it in its recovery task, after a rebalance and before flow resumes.
+
+Private attributes of aiokafka are used here and nowhere else; the dependency is pinned, tests cover each.
+
+Source: FINDINGS 1, 8, 10, 14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from streams.agents.batch import Batch
+
+FETCH_WAIT_BUSY_MS = 10
+"""A partition consumed late misses the fetch that is under way and waits for it to end."""
+
+FETCH_WAIT_IDLE_MS = 100
+"""After a second of silence: a tenth of the fetch requests, and an idle member costs next to nothing."""
+
+_IDLE_AFTER_S = 1.0
+_PAUSED_POLL_S = 0.002
+_NOTHING_POLL_S = 0.2
+_BUFFERED_TIMEOUT_S = 0.02
+
+
+class StageConsumerThread(driver.AIOKafkaConsumerThread):
+    """The thread that runs aiokafka."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer: Any = super()._create_worker_consumer(transport)
+        # Faust hard-codes read_uncommitted and 1.5 s; both are read when the consumer starts.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001
+        consumer._fetch_max_wait_ms = FETCH_WAIT_BUSY_MS  # noqa: SLF001
+        return consumer
+
+    async def on_thread_stop(self) -> None:
+        """Leave the group, also as a static member: scaling down and rolling restarts then take under a second.
+
+        aiokafka never sends LeaveGroup for a static member; the broker accepts one by member id.
+        """
+        consumer = self._consumer
+        if consumer is not None and consumer._coordinator is not None:  # noqa: SLF001
+            consumer._coordinator._group_instance_id = None  # noqa: SLF001
+        await super().on_thread_stop()
+
+    def set_fetch_wait_ms(self, wait_ms: int) -> None:
+        """Change how long the broker may hold an empty fetch; takes effect with the next one."""
+        consumer = self._consumer
+        if consumer is not None and consumer._fetcher is not None:  # noqa: SLF001
+            consumer._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
+
+
+class StageConsumer(driver.Consumer):
+    """Yields one message per fetched record list of the stage's mailbox."""
+
+    _heard_at = 0.0
+    _fetch_wait_ms = FETCH_WAIT_BUSY_MS
+
+    def _new_consumer_thread(self) -> Any:
+        return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
+        """Fetched records: lists for the stage, single messages for any other topic."""
+        live = self.app.live
+        records, active = await self._wait_next_records(timeout)
+        generation = self.app.consumer_generation_id
+        self._adapt_fetch_wait(bool(records))
+        if not records or self.should_stop or not self.flow_active:
+            return
+        others: dict[TP, Any] = {}
+        for tp, fetched in records.items():
+            if tp.topic != live.source:
+                others[tp] = fetched
+                continue
+            wanted = tp in active or tp in self._buffered_partitions
+            if wanted and self.flow_active and self.app.consumer_generation_id == generation:
+                yield tp, self._batch_message(tp, fetched, generation)
+        if others:
+            for tp, record in self.scheduler.iterate(others):
+                if not self.flow_active or self.app.consumer_generation_id != generation:
+                    break
+                yield tp, self._to_message(tp, record)
+
+    def _batch_message(self, tp: TP, fetched: list[Any], generation: int) -> Any:
+        first = fetched[0]
+        return driver.ConsumerMessage(
+            tp.topic,
+            tp.partition,
+            first.offset,
+            first.timestamp / 1000.0,
+            first.timestamp_type,
+            None,
+            None,
+            Batch(tp, generation, fetched),
+            None,
+            0,
+            0,
+            tp,
+            generation_id=generation,
+        )
+
+    def _adapt_fetch_wait(self, heard: bool) -> None:  # noqa: FBT001
+        now = time.monotonic()
+        if heard:
+            self._heard_at = now
+        wait_ms = FETCH_WAIT_BUSY_MS if now - self._heard_at < _IDLE_AFTER_S else FETCH_WAIT_IDLE_MS
+        if wait_ms != self._fetch_wait_ms:
+            self._fetch_wait_ms = wait_ms
+            self._thread.set_fetch_wait_ms(wait_ms)
+
+    async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:
+        """Faust's own, but paused partitions are looked at again after 2 ms instead of 1 s."""
+        if not self.flow_active:
+            await self.wait(self.can_resume_flow)
+        try:
+            self.not_waiting_next_records.clear()
+            active = set(self._get_active_partitions())
+            buffered = self._buffered_partitions
+            if not active:
+                await asyncio.sleep(_PAUSED_POLL_S if buffered else _NOTHING_POLL_S)
+                return {}, active
+            records = await self._getmany(
+                active_partitions=active, timeout=_BUFFERED_TIMEOUT_S if buffered else timeout
+            )
+            return records, active
+        finally:
+            self.not_waiting_next_records.set()
+
+    async def perform_seek(self) -> None:
+        """Take the assigned partitions, then seek each to where its state stands."""
+        await super().perform_seek()
+        seeks = await self.app.live.take(self.assignment(), self.app.consumer_generation_id)
+        if seeks:
+            await self.seek_to(seeks)
+
+    async def seek_to(self, offsets: dict[TP, int]) -> None:
+        """Go on at these offsets."""
+        await self.seek_wait(offsets)
+        self._read_offset.update({tp: offset or None for tp, offset in offsets.items()})
+
+    def group_metadata(self) -> tuple[bytes, int]:
+        """This member as librdkafka's transactions want it, and its generation.
+
+        The generation fences besides the transactional id: a member that was voted out cannot commit.
+        """
+        coordinator = self._thread._ensure_consumer()._coordinator  # noqa: SLF001
+        instance: str | None = coordinator._group_instance_id  # noqa: SLF001
+        instance_part = b"\x01" if not instance else b"\0" + instance.encode() + b"\0"
+        metadata = (
+            b"CGMDv2:"
+            + struct.pack("=i", coordinator.generation)
+            + self.app.conf.id.encode()
+            + b"\0"
+            + (coordinator.member_id or "").encode()
+            + b"\0"
+            + instance_part
+        )
+        return metadata, coordinator.generation
+
+
+class StageTransport(driver.Transport):
+    """aiokafka transport with the consumer above."""
+
+    Consumer = StageConsumer

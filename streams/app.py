@@ -1,0 +1,234 @@
+"""Composition root: settings and roles become running services.  The only place where things are wired.
+
+    verify topology → stages and edges start side by side → run → edges stop → stages stop
+
+A stage that crashes or an edge that fails ends the process, with nothing half done; whoever supervises it starts it again.
+
+Source: DESIGN "Roles", "Failure".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from streams.agents.app import StageApp
+from streams.agents.group import StageGroup, as_harn_error
+from streams.agents.transaction import Faults, no_faults
+from streams.codec import Codec
+from streams.edge.broadcaster import Broadcaster
+from streams.edge.handlers import Handlers, load_manifest
+from streams.edge.ingest.http import IngestService
+from streams.edge.invoker import Invoker
+from streams.edge.publisher import Publisher
+from streams.edge.service import EdgeService
+from streams.errors import ConfigError, HarnError
+from streams.observe import logs
+from streams.observe.invoker_metrics import InvokerMetrics
+from streams.observe.server import ObserveServer
+from streams.observe.stage_metrics import StageCollectors, StageMetrics
+from streams.provision import check_topology, verify_stages, verify_topics_of_edges
+from streams.roles import STAGE_ROLES, Role
+from streams.settings import Settings
+from streams.stages import FOLDS, bind
+from topology import TOPOLOGY
+
+_log = logs.logger(__name__)
+
+_EDGE_TOPICS = {
+    Role.INGEST: ("trigger.inbox.envelopes",),
+    Role.REGISTRY: ("triggers.registry", "trigger.dispatches", "trigger.inbox.envelopes"),
+    Role.INVOKER: ("trigger.invocations", "trigger.dispatches"),
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What one process shall run.
+
+    `manifest` is needed by invokers: it names the handlers that they can run.  `faults` is for chaos tests.
+    """
+
+    settings: Settings
+    roles: Sequence[Role]
+    manifest: Path | None = None
+    faults: Faults = no_faults
+    folds: dict[str, Any] = field(default_factory=lambda: FOLDS)
+
+
+class Application:
+    """The running roles of one process.  Made and used inside one event loop."""
+
+    def __init__(self, plan: Plan, *, codec: Codec | None = None) -> None:
+        self._plan = plan
+        self._codec = codec or codec_of(plan.settings)
+        self.metrics = CollectorRegistry()
+        self._publisher: Publisher | None = None
+        self._edges: list[EdgeService] = []
+        self._observe: ObserveServer | None = None
+        self._stages = StageGroup(self._stage_apps())
+
+    # ------------------------------------------------------------------ wiring
+    def _stage_apps(self) -> list[StageApp]:
+        settings = self._plan.settings
+        counts = {stage.source: _partitions(stage.source, settings) for stage in TOPOLOGY.stages}
+        bound = bind(self._codec, counts.__getitem__, folds=self._plan.folds)
+        collectors = StageCollectors(self.metrics)
+        journal = _partitions("audit.journal", settings)
+        return [
+            StageApp(
+                stage,
+                settings,
+                journal_partitions=journal,
+                metrics=StageMetrics(collectors, stage.declaration.name),
+                faults=self._plan.faults,
+            )
+            for stage in bound.values()
+            if stage.declaration.role in self._plan.roles
+        ]
+
+    def _make_edges(self) -> list[EdgeService]:
+        settings, roles, codec = self._plan.settings, self._plan.roles, self._codec
+        edges: list[EdgeService] = []
+        if not {Role.INGEST, Role.REGISTRY, Role.INVOKER} & set(roles):
+            return edges
+        self._publisher = Publisher(settings, name="edges")
+        if Role.REGISTRY in roles:
+            edges.append(Broadcaster(settings, self._publisher, codec))
+        if Role.INVOKER in roles:
+            handlers = _handlers(self._plan.manifest)
+            observer = InvokerMetrics(self.metrics)
+            edges.append(Invoker(settings, self._publisher, codec, handlers, observer=observer))
+        if Role.INGEST in roles:
+            edges.append(IngestService(settings, self._publisher, codec))
+        return edges
+
+    # ------------------------------------------------------------------ life
+    async def start(self) -> None:
+        """Start everything; returns once every stage owns its partitions and every edge works.
+
+        Raises: HarnError when something cannot start.
+        """
+        await asyncio.to_thread(self._verify)
+        self._edges = self._make_edges()
+        self._observe = ObserveServer(self._plan.settings, self.metrics, ready=lambda: self.is_ready)
+        await self._observe.start()
+        if self._publisher is not None:
+            await self._publisher.start()
+        starting = [edge.start() for edge in self._edges]
+        await self._unless_failed(asyncio.gather(self._stages.start(), *starting))
+        await self._unless_failed(self._stages.ready())
+        _log.info("ready", extra={"roles": ",".join(self._plan.roles), "pid": os.getpid()})
+
+    async def _unless_failed(self, awaitable: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> None:
+        """Wait for something that never comes when a stage crashes meanwhile."""
+        wanted = asyncio.ensure_future(awaitable)
+        failed = asyncio.ensure_future(self.failed())
+        await asyncio.wait({wanted, failed}, return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        if not wanted.done():
+            wanted.cancel()
+            raise failed.result()
+        wanted.result()
+
+    def _verify(self) -> None:
+        settings, roles = self._plan.settings, self._plan.roles
+        check_topology(settings, bindings=self._plan.folds)
+        stages = [stage for stage in TOPOLOGY.stages if stage.role in roles]
+        verify_stages(settings, stages)
+        names = sorted({name for role in roles for name in _EDGE_TOPICS.get(role, ())})
+        verify_topics_of_edges(settings, names)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every stage of this process owns its partitions."""
+        return all(app.live.ready.is_set() for app in self._stages.apps)
+
+    async def failed(self) -> HarnError:
+        """Wait until something fails; returns why."""
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stages.crashed())]
+        services = [*self._edges, *([self._publisher] if self._publisher else [])]
+        try:
+            done, _ = await asyncio.wait(
+                {*waits, *(service.failed for service in services)}, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            waits[0].cancel()
+        first = next(iter(done))
+        reason = first.exception() or first.result()
+        assert isinstance(reason, BaseException), "a failed service says why"
+        return as_harn_error(reason)
+
+    async def stop(self) -> None:
+        """Stop edges, then stages, then what they shared; bounded by the drain time."""
+        await asyncio.gather(*(edge.stop() for edge in reversed(self._edges)))
+        if self._stages.started:
+            await self._stages.stop()
+        if self._publisher is not None:
+            await self._publisher.stop()
+        if self._observe is not None:
+            await self._observe.stop()
+
+
+def codec_of(settings: Settings) -> Codec:
+    """The codec of a process: Confluent's wire format when a schema registry is configured."""
+    if settings.schema_registry_url is None:
+        return Codec()
+    from streams.edge.schema_registry import register_schemas  # noqa: PLC0415 - its client is heavy, and optional
+
+    return Codec(registry=register_schemas(settings))
+
+
+def _handlers(manifest: Path | None) -> Handlers:
+    if manifest is None:
+        problem = "the invoker runs the handlers of a manifest, and none was named"
+        raise ConfigError(problem, remedy="name one with --manifest")
+    return Handlers.load(load_manifest(manifest), manifest.parent)
+
+
+def _partitions(topic: str, settings: Settings) -> int:
+    """Partition count of a fixed topic under these settings."""
+    count = TOPOLOGY.topic(topic).partitions
+    return count if isinstance(count, int) else settings.partitions
+
+
+async def run(plan: Plan, *, on_ready: Callable[[], None] | None = None) -> None:
+    """Run the roles until SIGTERM or SIGINT.
+
+    Raises: HarnError when they cannot start or something fails while they run.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    application = Application(plan)
+    stopping = asyncio.ensure_future(stop.wait())
+    starting = asyncio.ensure_future(application.start())
+    failing: asyncio.Future[HarnError] | None = None
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            return
+        starting.result()
+        if on_ready is not None:
+            on_ready()
+        failing = asyncio.ensure_future(application.failed())
+        await asyncio.wait({failing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise failing.result()
+    finally:
+        for task in (starting, stopping, failing):
+            if task is not None:
+                task.cancel()
+        _log.info("stopping", extra={"roles": ",".join(plan.roles), "pid": os.getpid()})
+        await application.stop()
+
+

@@ -1,0 +1,13 @@
+"""Which Kafka a command talks to: the one named in the settings, or the embedded broker, started on demand."""
+
+from __future__ import annotations
+
+from streams.edge.broker import ensure_broker
+from streams.settings import Settings
+
+
+def cluster_of(settings: Settings) -> Settings:
+    """The same settings with a cluster named; starts the embedded broker when none is."""
+    if settings.bootstrap is not None:
+        return settings
+    return settings.with_bootstrap(ensure_broker(settings).bootstrap)

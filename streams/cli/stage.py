@@ -1,0 +1,48 @@
+"""`harn stage`: an operator's word about a halted partition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streams.cli.cluster import cluster_of
+from streams.edge.stage_words import resume_partition, skip_record
+from streams.core.record import Position
+from streams.errors import ConfigError
+from streams.settings import Settings
+
+app = typer.Typer()
+
+
+@app.callback()
+def _group() -> None:
+    """Resume a halted partition, or skip the record that halted it."""
+
+
+@app.command()
+def resume(
+    stage: Annotated[str, typer.Argument(help="The stage, for example dispatch.")],
+    partition: Annotated[int, typer.Argument(help="The halted partition.", min=0)],
+) -> None:
+    """Try a halted partition's record again, after the fold was mended."""
+    settings = cluster_of(Settings.from_env())
+    position = resume_partition(settings, stage, partition)
+    typer.echo(f"{stage} partition {partition} is told to go on (word at {position})")
+
+
+@app.command()
+def skip(
+    position: Annotated[
+        str, typer.Argument(help="Position of the record, topic/partition/offset, as the log line says it.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")] = "",
+) -> None:
+    """Pass over the record that halted a partition: it is quarantined, and the auditor knows why."""
+    try:
+        record = Position.parse(position)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    settings = cluster_of(Settings.from_env())
+    word = skip_record(settings, record, reason)
+    typer.echo(f"{record} will be passed over (word at {word})")

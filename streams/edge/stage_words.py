@@ -1,0 +1,111 @@
+"""Append an operator's word about a halted partition to the stage's own mailbox, where stage and auditor read it.
+
+A skip is refused unless the stage stands exactly at that record: a word about any other record could only confuse.
+
+Source: DESIGN "Failure".
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from streams.agents.app import group_of
+from streams.codec import Codec
+from streams.core.record import Position
+from streams.errors import BrokerError, ConfigError
+from streams.kafka import make_consumer, make_producer
+from streams.settings import Settings
+from topology import TOPOLOGY, Stage
+from topology.model import STAGE_RESUME, STAGE_SKIP
+
+_TIMEOUT_S = 30.0
+
+
+def skip_record(settings: Settings, record: Position, reason: str) -> Position:
+    """Tell the stage whose mailbox it is to pass over `record`; returns where the word stands.
+
+    Raises: ConfigError when no stage reads the topic, or it does not stand at the record.
+    """
+    stage = next((stage for stage in TOPOLOGY.stages if stage.source == record.topic), None)
+    if stage is None:
+        sources = ", ".join(sorted(stage.source for stage in TOPOLOGY.stages))
+        raise ConfigError(f"{record.topic} is no stage's mailbox, expected one of {sources}")
+    stands_at = _committed(settings, stage, record.partition)
+    if stands_at != record.offset:
+        raise ConfigError(
+            f"stage {stage.name} stands at {record.topic}/{record.partition}/{stands_at}, not at {record}",
+            remedy="skip only the record that the log line `stage_partition_halted` names",
+        )
+    word = {
+        "stage": stage.name,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "requested_by": _who(),
+        "reason": reason,
+    }
+    return _append(settings, stage, record.partition, STAGE_SKIP, word)
+
+
+def resume_partition(settings: Settings, stage_name: str, partition: int) -> Position:
+    """Tell a stage to try a halted partition again; returns where the word stands.
+
+    Raises: ConfigError when there is no such stage.
+    """
+    stage = next((stage for stage in TOPOLOGY.stages if stage.name == stage_name), None)
+    if stage is None:
+        names = ", ".join(sorted(stage.name for stage in TOPOLOGY.stages))
+        raise ConfigError(f"stage {stage_name!r} is unknown, expected one of {names}")
+    word = {"stage": stage.name, "partition": partition, "requested_by": _who()}
+    return _append(settings, stage, partition, STAGE_RESUME, word)
+
+
+def _committed(settings: Settings, stage: Stage, partition: int) -> int:
+    """Offset that the stage's group has committed; 0 before its first transaction."""
+    consumer = make_consumer(settings, group_id=group_of(stage.role))
+    try:
+        found = consumer.committed([TopicPartition(stage.source, partition)], _TIMEOUT_S)
+    except KafkaException as error:
+        message = f"where {stage.name} stands could not be read: {error}"
+        raise BrokerError(message, retryable=True) from error
+    finally:
+        consumer.close()
+    offset = found[0].offset
+    return max(offset, 0) if offset is not None else 0
+
+
+def _append(settings: Settings, stage: Stage, partition: int, kind: str, word: dict[str, Any]) -> Position:
+    acked: list[Position] = []
+    problems: list[str] = []
+
+    def on_ack(error: Any, message: Any) -> None:  # noqa: ANN401 - confluent_kafka's types
+        if error is not None:
+            problems.append(str(error))
+        else:
+            acked.append(Position(message.topic(), message.partition(), message.offset()))
+
+    producer = make_producer(settings, linger_ms=0)
+    producer.produce(
+        stage.source,
+        Codec().encode(kind, word),
+        b"\0stage",
+        partition=partition,
+        headers=[("kind", kind.encode())],
+        on_delivery=on_ack,
+    )
+    producer.flush(_TIMEOUT_S)
+    if not acked:
+        reason = problems[0] if problems else "no acknowledgement in time"
+        raise BrokerError(f"the word to {stage.source}/{partition} was not taken: {reason}", retryable=True)
+    return acked[0]
+
+
+def _who() -> str:
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except OSError:  # no such user in a container
+        return f"unknown@{socket.gethostname()}"

@@ -1,0 +1,87 @@
+"""Metrics of a stage, a function of its steps: lag, batch size, fold and commit time, rows, quarantine, restarts.
+
+Source: STYLE 2.11; DESIGN "The stage runtime".
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from streams.engine import Step
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_RECORDS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+
+
+class StageCollectors:
+    """The collectors of all stages, once per registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        stage, partition = ["stage"], ["stage", "partition"]
+        self.records = Counter("harn_stage_records", "Records folded and committed.", stage, registry=registry)
+        self.outputs = Counter("harn_stage_outputs", "Records appended by folds.", stage, registry=registry)
+        self.rows_written = Counter("harn_stage_rows_written", "Rows written.", stage, registry=registry)
+        self.quarantined = Counter("harn_stage_quarantined", "Records quarantined.", stage, registry=registry)
+        self.transactions = Counter(
+            "harn_stage_transactions", "Transactions committed.", stage, registry=registry
+        )
+        self.batch_records = Histogram(
+            "harn_stage_batch_records", "Records per transaction.", stage, buckets=_RECORDS, registry=registry
+        )
+        self.fold_seconds = Histogram(
+            "harn_stage_fold_seconds", "Time to fold and encode a batch.", stage, buckets=_SECONDS, registry=registry
+        )
+        self.commit_seconds = Histogram(
+            "harn_stage_commit_seconds", "Time of a transaction.", stage, buckets=_SECONDS, registry=registry
+        )
+        self.partitions = Gauge("harn_stage_partitions", "Partitions owned.", stage, registry=registry)
+        self.rows = Gauge("harn_stage_rows", "Rows held.", partition, registry=registry)
+        self.lag = Gauge("harn_stage_lag_records", "Records not yet folded.", partition, registry=registry)
+        self.halted = Gauge(
+            "harn_stage_partition_halted", "1 while a partition waits for an operator.", partition, registry=registry
+        )
+
+
+class StageMetrics:
+    """The metrics of one stage."""
+
+    def __init__(self, collectors: StageCollectors, stage: str) -> None:
+        self._collectors = collectors
+        self._stage = stage
+        self._records = collectors.records.labels(stage)
+        self._outputs = collectors.outputs.labels(stage)
+        self._rows_written = collectors.rows_written.labels(stage)
+        self._quarantined = collectors.quarantined.labels(stage)
+        self._transactions = collectors.transactions.labels(stage)
+        self._batch_records = collectors.batch_records.labels(stage)
+        self._fold_seconds = collectors.fold_seconds.labels(stage)
+        self._commit_seconds = collectors.commit_seconds.labels(stage)
+
+    def owned(self, partitions: int) -> None:
+        """This member owns so many partitions now."""
+        self._collectors.partitions.labels(self._stage).set(partitions)
+
+    def folded(self, step: Step, seconds: float) -> None:
+        """A batch was folded and encoded."""
+        self._batch_records.observe(step.records)
+        self._fold_seconds.observe(seconds)
+
+    def committed(self, step: Step, seconds: float) -> None:
+        """A batch was committed."""
+        self._transactions.inc()
+        self._records.inc(step.records)
+        self._outputs.inc(len(step.outputs))
+        self._rows_written.inc(len(step.rows))
+        if step.quarantined:
+            self._quarantined.inc(step.quarantined)
+        self._commit_seconds.observe(seconds)
+
+    def standing(self, partition: int, *, rows: int, lag: int) -> None:
+        """Where a partition stands after a commit."""
+        label = str(partition)
+        self._collectors.rows.labels(self._stage, label).set(rows)
+        self._collectors.lag.labels(self._stage, label).set(lag)
+
+    def halted(self, partition: int, *, halted: bool) -> None:
+        """A partition stopped before a record, or goes on."""
+        self._collectors.halted.labels(self._stage, str(partition)).set(1 if halted else 0)
