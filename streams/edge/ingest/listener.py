@@ -1,0 +1,105 @@
+"""An aiohttp application on one address, with everything about its connections bounded.
+
+aiohttp bounds header sizes, and connections between two requests; a connection that never sends its
+first request, and how many there are, are bounded here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+
+from aiohttp import web
+
+from streams.errors import ConfigError
+
+__all__ = ["Listener"]
+
+_LOG = logging.getLogger("harn.http")
+
+_HEADER_BYTES_MAX = 8_190  # one line; aiohttp also takes at most 128 of them
+_KEEPALIVE_S = 75.0  # longer than the 60 s of common proxies, which must close first
+_SILENCE_S = 10.0
+_SWITCH_OFF_S = 1.0
+
+
+class Listener:
+    """Serves `app` until stopped.
+
+    Args:    port: 0 takes a free one; `self.port` is the one in use.
+             connections_max: a further connection is closed at once.
+             drain_s: how long requests under way may take when stopping.
+    """
+
+    def __init__(
+        self, app: web.Application, host: str, port: int, *, connections_max: int, drain_s: float
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._app = app
+        self._connections_max = connections_max
+        self._silent: set[web.RequestHandler] = set()
+        self._listening: asyncio.Server | None = None
+        app.on_response_prepare.append(self._on_response)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=_KEEPALIVE_S,
+            max_line_size=_HEADER_BYTES_MAX,
+            max_field_size=_HEADER_BYTES_MAX,
+            shutdown_timeout=max(drain_s, _SWITCH_OFF_S),
+        )
+
+    async def start(self) -> None:
+        """Listen.  Raises ConfigError when the address cannot be had."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        try:
+            self._listening = await loop.create_server(
+                self._connect, self.host, self.port, backlog=self._connections_max
+            )
+        except OSError as error:
+            await self._runner.cleanup()
+            why = "in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+            raise ConfigError(
+                f"HARN_HTTP_HOST and HARN_HTTP_PORT are {self.host}:{self.port}, which is {why}",
+                remedy="name another port, or 0 for any free one",
+            ) from error
+        self.port = self._listening.sockets[0].getsockname()[1]
+        _LOG.info("http_listening", extra={"host": self.host, "port": self.port})
+
+    async def stop(self) -> None:
+        """Take no further connection, let requests under way finish, close; idempotent."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+            await self._runner.cleanup()
+
+    def _connect(self) -> asyncio.Protocol:
+        """Make the protocol of one new connection."""
+        server = self._runner.server
+        assert server is not None, "connections come after start"
+        if len(server.connections) >= self._connections_max:
+            _LOG.warning("http_connections_full", extra={"connections": self._connections_max})
+            return _Refusal()
+        connection = server()
+        self._silent.add(connection)
+        asyncio.get_running_loop().call_later(_SILENCE_S, self._close_if_silent, connection)
+        return connection
+
+    def _close_if_silent(self, connection: web.RequestHandler) -> None:
+        if connection in self._silent:
+            self._silent.discard(connection)
+            connection.force_close()
+
+    async def _on_response(self, request: web.Request, _response: web.StreamResponse) -> None:
+        self._silent.discard(request.protocol)
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes the connection that it gets."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close at once: whoever cannot be served should try elsewhere."""
+        transport.close()
