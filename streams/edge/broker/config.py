@@ -8,11 +8,17 @@ since the operating system holds it by then; one node does not survive the end o
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from streams.edge.broker.ports import LOOPBACK
 
-__all__ = ["LOG4J_PROPERTIES", "jvm_options", "ports_in", "server_properties"]
+__all__ = [
+    "LOG4J_PROPERTIES",
+    "jvm_options",
+    "node_properties",
+    "ports_in",
+    "server_properties",
+]
 
 _NODE_ID = 1
 _ASCII_END = 128
@@ -95,16 +101,27 @@ logger.producers.level = warn
 """
 
 
-def server_properties(data: Path, port: int, controller_port: int) -> str:
-    """Return the text of server.properties for a node with its records in `data`."""
-    place: dict[str, str | int] = {
+def node_properties(
+    data: Path | PurePosixPath, listen: str, port: int, controller_port: int
+) -> dict[str, str]:
+    """Return Kafka's configuration of a node with its records in `data`, reached on the loopback.
+
+    `listen` is the host part it listens on: the loopback address, or nothing for any inside a
+    container.
+    """
+    place = {
         "log.dirs": str(data),
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "listeners": f"PLAINTEXT://{listen}:{port},CONTROLLER://{listen}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
         "controller.quorum.voters": f"{_NODE_ID}@{LOOPBACK}:{controller_port}",
     }
-    rows = _PROPERTIES | place
-    return "".join(f"{name}={_escaped(str(value))}\n" for name, value in rows.items())
+    return {name: str(value) for name, value in _PROPERTIES.items()} | place
+
+
+def server_properties(data: Path, port: int, controller_port: int) -> str:
+    """Return the text of server.properties for a node of this machine."""
+    rows = node_properties(data, LOOPBACK, port, controller_port)
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in rows.items())
 
 
 def jvm_options(log: Path, log4j: Path, java_major: int) -> list[str]:

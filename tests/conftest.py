@@ -1,0 +1,25 @@
+"""Fixtures that every part of the suite may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Kafka, PrivateBroker, shared_kafka
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """The session's broker.  It must start: a test that needs Kafka fails without one."""
+    with shared_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def private_broker(tmp_path: Path) -> Iterator[PrivateBroker]:
+    """A broker of the test's own, not started yet; whatever is left of it is stopped after."""
+    broker = PrivateBroker(tmp_path / "state")
+    yield broker
+    broker.stop()
