@@ -47,6 +47,7 @@ QuarantineCode = Literal[
     "rejected",
     "skipped",
     "unknown",
+    "timer_skipped",
 ]
 SignatureState = Literal["unsigned", "verified", "failed"]
 
@@ -232,6 +233,7 @@ class JournalEntry(TypedDict):
     outputs: int
     rows: int
     skipped: Sequence[int]
+    skipped_timers: Sequence[str]
     chain: bytes
     state_hash: bytes
 
@@ -639,6 +641,7 @@ class StageSkip(TypedDict):
     topic: str
     partition: int
     offset: int
+    timer: str | None
     requested_by: str
     reason: str
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
+from streams.engine.evidence import row_hash
 from streams.engine.memory import POSITION_KEY, START, Memory, StatePosition
-from streams.engine.step import EncodedOutput, FoldFailed, RawRecord, Step, fold_batch, row_hash, settle
+from streams.engine.step import EncodedOutput, FoldFailed, RawRecord, Step, fold_batch, settle
 from streams.engine.store import MemoryStore, RowChange, Store
 
 __all__ = [

@@ -1,6 +1,7 @@
 """A stage declaration bound to its fold and to the codec: everything that turns mailbox bytes into committed bytes.
 
-The live agent, the in-memory driver and the auditor build the same `BoundStage` and call the same functions on it.
+The live agent, the in-memory driver and the auditor build the same `BoundStage` and call the same
+functions on it.
 
 Source: DESIGN "The one idea".
 """
@@ -48,7 +49,8 @@ class Sink:
 class BoundStage:
     """One stage ready to fold.
 
-    `partitions` is the partition count of its mailbox.  Building one checks that the declaration and the schemas agree.
+    `partitions` is the partition count of its mailbox.  Building one checks that the declaration
+    and the schemas agree.
     """
 
     declaration: Stage
@@ -74,12 +76,16 @@ class BoundStage:
         self.kind_of_schema = {s: kinds[0] for s, kinds in by_schema.items() if len(kinds) == 1}
         writable = {*stage.sinks, stage.quarantine}
         self.sinks = {
-            (topic, kind): Sink(topic, kind.encode(), self.codec.encoder(schema), f"{topic}\0{kind}\0".encode())
+            (topic, kind): Sink(
+                topic, kind.encode(), self.codec.encoder(schema), f"{topic}\0{kind}\0".encode()
+            )
             for (topic, kind), schema in self.topology.kinds.items()
             if topic in writable
         }
         self.rows = {
-            row.prefix: RowCodec(row.prefix, self.codec.encoder(row.schema), row.due_field, row.ticking)
+            row.prefix: RowCodec(
+                row.prefix, self.codec.encoder(row.schema), row.due_field, row.ticking
+            )
             for row in stage.table.rows
         }
         self.fold_header = ("fold", stage.fold_id.encode())

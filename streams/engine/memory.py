@@ -11,20 +11,20 @@ from typing import Any
 
 from streams.core.state import State
 from streams.engine.bound import BoundStage
+from streams.engine.evidence import GENESIS
 from streams.engine.rows import PartitionRows
 from streams.engine.store import MemoryStore, Store
 
 POSITION_KEY = b"\0seq"
 """Reserved row key of a partition's position; no row prefix can start with NUL."""
 
-_GENESIS = b"\0" * 32
-
 
 @dataclass(frozen=True, slots=True)
 class StatePosition:
     """Where a partition's state stands after transaction `seq`.
 
-    `next_offset` is the first mailbox offset not yet folded, `now_ms` stream time, `chain` and `state_hash` 32 bytes each.
+    `next_offset` is the first mailbox offset not yet folded, `now_ms` stream time, `chain` and
+    `state_hash` 32 bytes each.
     """
 
     seq: int
@@ -49,7 +49,7 @@ class StatePosition:
         return cls(row["seq"], row["next_offset"], row["now_ms"], row["chain"], row["state_hash"])
 
 
-START = StatePosition(seq=0, next_offset=0, now_ms=0, chain=_GENESIS, state_hash=_GENESIS)
+START = StatePosition(seq=0, next_offset=0, now_ms=0, chain=GENESIS, state_hash=GENESIS)
 """The empty state, before the first transaction."""
 
 

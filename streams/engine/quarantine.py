@@ -13,18 +13,43 @@ from streams.engine.bound import BoundStage
 
 _RAW_BYTES_MAX = 65_536  # enough to see what it is; the record itself stays at its position
 _KEY_BYTES_MAX = 1_024
+_KIND_CHARS_MAX = 200
+_REASON_CHARS_MAX = 2_000
 
 UNDECODABLE = "undecodable"
 UNKNOWN_KIND = "unknown_kind"
 OVERSIZED = "oversized"
 REJECTED = "rejected"
 SKIPPED = "skipped"
+TIMER_SKIPPED = "timer_skipped"
 
 
-def quarantined(stage: BoundStage, partition: int, raw: Any, kind: str | None, code: str, reason: str) -> Output:
+def quarantined(
+    stage: BoundStage, partition: int, raw: Any, kind: str | None, code: str, reason: str
+) -> Output:
     """The `record_quarantined` output for a raw mailbox record."""
+    return _output(stage, partition, raw, kind, code, reason, raw.key, raw.value or b"")
+
+
+def quarantined_row(
+    stage: BoundStage, partition: int, raw: Any, row_key: str, row: bytes
+) -> Output:
+    """The `record_quarantined` output for a row whose timer was passed over at a raw mailbox record."""
+    reason = "a timer passed over on an operator's word; key and content are the row's"
+    return _output(stage, partition, raw, None, TIMER_SKIPPED, reason, row_key.encode(), row)
+
+
+def _output(
+    stage: BoundStage,
+    partition: int,
+    raw: Any,
+    kind: str | None,
+    code: str,
+    reason: str,
+    key: bytes | None,
+    content: bytes,
+) -> Output:
     source = stage.declaration.source
-    value: bytes = raw.value or b""
     position = Position(source, partition, raw.offset)
     return Output(
         topic=stage.declaration.quarantine,
@@ -37,11 +62,11 @@ def quarantined(stage: BoundStage, partition: int, raw: Any, kind: str | None, c
             "offset": raw.offset,
             "timestamp_ms": raw.timestamp,
             "code": code,
-            "reason": reason,
-            "kind": kind,
-            "key": None if raw.key is None else bytes(raw.key[:_KEY_BYTES_MAX]),
-            "raw": bytes(value[:_RAW_BYTES_MAX]),
-            "raw_size": len(value),
-            "raw_sha256": sha256(value).hexdigest(),
+            "reason": reason[:_REASON_CHARS_MAX],
+            "kind": None if kind is None else kind[:_KIND_CHARS_MAX],
+            "key": None if key is None else bytes(key[:_KEY_BYTES_MAX]),
+            "raw": bytes(content[:_RAW_BYTES_MAX]),
+            "raw_size": len(content),
+            "raw_sha256": sha256(content).hexdigest(),
         },
     )

@@ -1,23 +1,22 @@
 """The rows of one partition as a fold sees them: an overlay of this batch over the committed store, and the timers.
 
-Timers are rows: a row type with a due field arms a timer whenever such a row is stored.  The heaps are derived: they are
-rebuilt from rows after loading, and an entry whose row has moved on is stale and ignored, so a heap that still holds
-stale entries and one that was just rebuilt behave alike.
+Timers are rows: a row type with a due field arms a timer whenever such a row is stored.
 
-Invariants: `armed[prefix]` equals the number of rows of that timer prefix; `changes()` lists each dirty key once.
+Invariants: `count` is the exact number of rows of a timer type; `changes()` lists each dirty key
+once.
 
-Source: DESIGN law 2 "Time is data"; FINDINGS 12.
+Source: DESIGN law 2 "Time is data", "State".
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streams.codec import Codec
 from streams.engine.bound import BoundStage, RowCodec
 from streams.engine.store import RowChange, Store
+from streams.engine.timers import Timers
 
 _ABSENT: Any = object()
 
@@ -30,7 +29,7 @@ def prefix_of(key: str) -> str:
 class PartitionRows:
     """Implements `streams.core.state.Rows` over a `Store`."""
 
-    __slots__ = ("_cache", "_codec", "_current", "_heaps", "_lazy", "_types", "armed", "store")
+    __slots__ = ("_cache", "_codec", "_current", "_lazy", "_ticking", "_timers", "_types", "store")
 
     def __init__(self, stage: BoundStage, store: Store) -> None:
         """Read the timers from `store`; O(rows) only when the stage has timer rows."""
@@ -39,27 +38,22 @@ class PartitionRows:
         self.store = store
         self._current: dict[str, Any] = {}
         self._cache: dict[str, Any] = {}
-        self._heaps: dict[str, list[tuple[int, str]]] = {}
-        self.armed: dict[str, int] = {}
-        self._lazy = tuple(t.prefix for t in self._types.values() if t.due_field and not t.ticking)
-        for row_type in self._types.values():
-            if row_type.due_field:
-                self._load_timers(row_type, row_type.due_field)
+        self._timers = {
+            row_type.prefix: Timers(row_type.due_field, ticking=row_type.ticking)
+            for row_type in self._types.values()
+            if row_type.due_field is not None
+        }
+        self._ticking = tuple(timers for timers in self._timers.values() if timers.ticking)
+        self._lazy = tuple(timers for timers in self._timers.values() if not timers.ticking)
+        for prefix, timers in self._timers.items():
+            timers.load(self._stored_due(prefix.encode(), timers.due_field))
 
-    def _load_timers(self, row_type: RowCodec, due_field: str) -> None:
+    def _stored_due(self, prefix: bytes, due_field: str) -> Iterator[tuple[str, int | None]]:
         decode = self._codec.decode
-        marker = f"{row_type.prefix}:".encode()
-        heap: list[tuple[int, str]] = []
-        rows = 0
+        marker = prefix + b":"
         for key, value in self.store.items():
-            if key.startswith(marker):
-                rows += 1
-                due = decode(value)[1][due_field]
-                if due is not None:
-                    heap.append((due, key.decode()))
-        heapq.heapify(heap)
-        self._heaps[row_type.prefix] = heap
-        self.armed[row_type.prefix] = rows
+            if key.startswith(marker) or key == prefix:
+                yield key.decode(), decode(value)[1][due_field]
 
     # ------------------------------------------------------------------ what folds call
     def get(self, key: str, /) -> Any:
@@ -77,83 +71,80 @@ class PartitionRows:
 
     def put(self, key: str, value: Mapping[str, Any], /) -> None:
         """See `Rows.put`; KeyError when the prefix is not declared."""
-        row_type = self._types[prefix_of(key)]
-        if row_type.due_field is not None:
-            if self.get(key) is None:
-                self.armed[row_type.prefix] += 1
-            due = value[row_type.due_field]
-            if due is not None:
-                heapq.heappush(self._heaps[row_type.prefix], (due, key))
+        prefix = prefix_of(key)
+        timers = self._timers.get(prefix)
+        if timers is not None:
+            timers.set(key, value[timers.due_field])
+        elif prefix not in self._types:
+            raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = value
 
     def delete(self, key: str, /) -> None:
-        """See `Rows.delete`."""
-        row_type = self._types[prefix_of(key)]
-        if row_type.due_field is not None and self.get(key) is not None:
-            self.armed[row_type.prefix] -= 1
+        """See `Rows.delete`; KeyError when the prefix is not declared."""
+        prefix = prefix_of(key)
+        timers = self._timers.get(prefix)
+        if timers is not None:
+            timers.drop(key)
+        elif prefix not in self._types:
+            raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = None
 
     def scan(self, prefix: str, /) -> Iterator[tuple[str, Any]]:
         """See `Rows.scan`."""
-        found: dict[str, Any] = {
-            key.decode(): None for key, _ in self.store.prefixed(prefix.encode())
-        }
-        found.update({key: None for key in self._current if key.startswith(prefix)})
+        found = {key.decode() for key, _ in self.store.prefixed(prefix.encode())}
+        found.update(key for key in self._current if key.startswith(prefix))
         for key in sorted(found):
             value = self.get(key)
             if value is not None:
                 yield key, value
 
     def count(self, prefix: str, /) -> int:
-        """See `Rows.count`: the exact number of rows of a timer prefix."""
-        return self.armed[prefix]
+        """See `Rows.count`; KeyError when rows of the prefix are no timers."""
+        return len(self._timers[prefix])
 
     def oldest(self, prefix: str, /) -> str | None:
-        """See `Rows.oldest`."""
-        entry = self._head(prefix)
+        """See `Rows.oldest`; KeyError when rows of the prefix are no timers."""
+        entry = self._timers[prefix].first()
         return None if entry is None else entry[1]
 
     # ------------------------------------------------------------------ what the engine calls
-    def _head(self, prefix: str) -> tuple[int, str] | None:
-        """The first live timer of a prefix; stale entries before it are dropped."""
-        heap = self._heaps[prefix]
-        due_field = self._types[prefix].due_field
-        while heap:
-            due, key = heap[0]
-            row = self.get(key)
-            if row is not None and row[due_field] == due:
-                return due, key
-            heapq.heappop(heap)
-        return None
+    def any_due(self, now_ms: int) -> bool:
+        """Whether `pop_due` may find something; a stale timer may make it say so in vain."""
+        for timers in self._timers.values():
+            heap = timers.heap
+            if heap and heap[0][0] <= now_ms:
+                return True
+        return False
 
-    def pop_due(self, now_ms: int, *, lazy: bool) -> tuple[str, Any] | None:
-        """Take the first timer that is due, in (due, key) order, or None.
+    def pop_due(self, now_ms: int, *, ticking: bool) -> tuple[int, str] | None:
+        """Disarm the first timer that is due, in (due, key) order; return its due time and its row's key, or None.
 
-        The caller must change or delete the row; `settle` would otherwise see the same timer again only after a reload.
+        Whoever fires it must change or delete the row: its stored due time would arm it again after
+        a reload.
         """
+        chosen: Timers | None = None
         best: tuple[int, str] | None = None
-        best_prefix = ""
-        for prefix in self._heaps:
-            if (prefix in self._lazy) is not lazy:
-                continue
-            heap = self._heaps[prefix]
-            if not heap or heap[0][0] > now_ms:
-                continue
-            entry = self._head(prefix)
+        for timers in self._ticking if ticking else self._lazy:
+            entry = timers.first()
             if entry is not None and entry[0] <= now_ms and (best is None or entry < best):
-                best, best_prefix = entry, prefix
-        if best is None:
-            return None
-        heapq.heappop(self._heaps[best_prefix])
-        return best[1], self.get(best[1])
+                chosen, best = timers, entry
+        if chosen is not None:
+            chosen.disarm_first()
+        return best
+
+    def is_due_at(self, key: str, due_ms: int) -> bool:
+        """Whether the timer row under `key` is stored with that due time."""
+        row = self.get(key)
+        return row is not None and row[self._timers[prefix_of(key)].due_field] == due_ms
+
+    def encoded(self, key: str) -> bytes:
+        """The row under `key` as bytes, changes of this batch included; empty when there is none."""
+        row = self.get(key)
+        return b"" if row is None else self._types[prefix_of(key)].encode(row)
 
     def next_tick_ms(self) -> int | None:
-        """Due time of the first live ticking timer; None when nothing waits."""
-        heads = [
-            head[0]
-            for prefix in self._heaps
-            if prefix not in self._lazy and (head := self._head(prefix)) is not None
-        ]
+        """Due time of the first ticking timer; None when nothing waits."""
+        heads = [entry[0] for timers in self._ticking if (entry := timers.first()) is not None]
         return min(heads, default=None)
 
     def changes(self) -> list[tuple[RowChange, bytes | None]]:

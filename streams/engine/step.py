@@ -1,9 +1,11 @@
 """One batch of a partition: decode, fire timers, fold, encode, hash.  Pure: bytes in, bytes out.
 
-`fold_batch` works on the memory's overlay; `settle` makes its result the committed state once the transaction has ended well.
-Whoever drops a step instead must drop the memory with it: timers and index have moved.
+`fold_batch` works on the memory's overlay; `settle` makes its result the committed state once the
+transaction has ended well. Whoever drops a step instead must drop the memory with it: timers and
+index have moved.
 
-Where batches are cut never changes an output: every record has its own time, its own cause and its own timers.
+Where batches are cut never changes an output: every record has its own time, its own cause and its
+own timers.
 
 Source: DESIGN laws 1-6, 8; FINDINGS 10-12.
 """
@@ -11,18 +13,17 @@ Source: DESIGN laws 1-6, 8; FINDINGS 10-12.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
-from struct import Struct
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from streams.codec import DecodeError
 from streams.core.record import Output, Record, Rejection
 from streams.engine import quarantine
 from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
+from streams.engine.evidence import Evidence
 from streams.engine.memory import Memory, StatePosition
 from streams.engine.store import RowChange
-from topology.model import RUNTIME_KINDS
+from topology.model import RUNTIME_KINDS, TICK
 
 DUE_MAX_PER_RECORD = 1_000
 """Ticking timers fired before one record; the rest wait for the next record or tick.  Part of the fold: never a setting."""
@@ -30,27 +31,45 @@ DUE_MAX_PER_RECORD = 1_000
 LAZY_DUE_MAX_PER_RECORD = 4
 """Timers of rows that merely expire; more than one a record, so that expiry outruns arrival."""
 
+_DUE_LIMITS = ((True, DUE_MAX_PER_RECORD), (False, LAZY_DUE_MAX_PER_RECORD))
+
 _CUT_OUTPUTS = 10_000
 _CUT_OUTPUT_BYTES = 16_000_000
 """A batch is cut once it holds this much; the rest of the records are the next batch."""
 
-_INPUT = Struct(">qqIII")
-_OUTPUT = Struct(">iIII")
-_ROW = Struct(">Ii")
-_ENGINE_HEADERS = frozenset({"kind", "cause", "fold"})
+_ENGINE_HEADERS = frozenset({"cause", "fold"})
 _RUNTIME_KINDS = frozenset(kind for kind, _ in RUNTIME_KINDS)
 _NO_HEADERS: dict[str, str] = {}
-_MODULUS = 1 << 256
+_NONE: frozenset[Any] = frozenset()
 
 
 class RawRecord(Protocol):
-    """A fetched record: what aiokafka's and the readers' records have in common.  `timestamp` is ms since epoch."""
+    """A fetched record: what the records of every consumer library have in common."""
 
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
+    @property
+    def offset(self) -> int:
+        """Return its offset."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Return its append time, ms since epoch."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Return its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Return its framed value."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Return its headers; a null one is legal in Kafka."""
+        ...
 
 
 class EncodedOutput(NamedTuple):
@@ -77,141 +96,193 @@ class Step:
 
 
 class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest of the tree does
-    """A fold raised on the record at `offset`: a bug.  `index` is its place in the batch; the memory is unusable."""
+    """A fold raised at the record at `offset`: a bug.  The memory is unusable.
 
-    def __init__(self, offset: int, index: int, cause: BaseException) -> None:
+    `index` is the record's place in the batch.  `timer` is the key of the row whose timer was being
+    fired, None when the record itself was being folded.
+    """
+
+    def __init__(
+        self, offset: int, index: int, cause: BaseException, timer: str | None = None
+    ) -> None:
         """Keep the place; the cause is chained."""
-        super().__init__(f"fold raised on offset {offset}: {cause!r}")
+        what = (
+            f"offset {offset}"
+            if timer is None
+            else f"the timer of row {timer!r} at offset {offset}"
+        )
+        super().__init__(f"fold raised on {what}: {cause!r}")
         self.offset = offset
         self.index = index
-
-
-def row_hash(key: bytes, value: bytes) -> int:
-    """The hash of one row, as summed into the state hash."""
-    return int.from_bytes(blake2b(_ROW.pack(len(key), len(value)) + key + value, digest_size=32).digest())
+        self.timer = timer
 
 
 class _Batch:
     """Collects what one batch produces; lives for one call of `fold_batch`."""
 
-    __slots__ = ("bytes", "material", "memory", "outputs", "quarantined", "skipped", "stage")
+    __slots__ = (
+        "_cause",
+        "_extra",
+        "_extra_bytes",
+        "_extra_headers",
+        "_passed_timers",
+        "_skips",
+        "_timer_skips",
+        "bytes",
+        "evidence",
+        "firing",
+        "memory",
+        "outputs",
+        "quarantined",
+        "skipped",
+        "stage",
+    )
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, skips: frozenset[int], timer_skips: frozenset[str]) -> None:
         self.memory = memory
         self.stage: BoundStage = memory.stage
         self.outputs: list[EncodedOutput] = []
-        self.material: list[bytes] = []
+        self.evidence = Evidence()
         self.bytes = 0
         self.quarantined = 0
         self.skipped: list[int] = []
+        self.firing: str | None = None
+        self._skips = skips
+        self._timer_skips = timer_skips
+        self._passed_timers: list[str] = []
+        self._cause = f"{self.stage.declaration.source}/{memory.partition}/"
+        # Outputs of one record share their extra headers; the last ones encoded are kept.
+        self._extra: tuple[tuple[str, str], ...] = ()
+        self._extra_headers: list[tuple[str, bytes]] = []
+        self._extra_bytes = b""
 
-    def decode(self, raw: RawRecord) -> Record | Output:
+    def fold(self, raw: RawRecord) -> None:
+        """Advance time to the record, fire what is due, fold it, encode what comes of it."""
+        state = self.memory.state
+        state.now_ms = max(state.now_ms, raw.timestamp)
+        self.evidence.add_input(raw.offset, raw.timestamp, raw.key, raw.value, raw.headers)
+        record = self._decode(raw)
+        cause = f"{self._cause}{raw.offset}/"
+        index = 0
+        if self.memory.rows.any_due(state.now_ms):
+            moment = record if isinstance(record, Record) else self._stand_in(raw)
+            index = self._emit(self._due(moment, raw), cause, 0)
+        if isinstance(record, Output):
+            self._emit((record,), cause, index)
+        elif raw.offset in self._skips:
+            self.skipped.append(raw.offset)
+            reason = "passed over on an operator's word"
+            output = self._quarantine(raw, record.kind, quarantine.SKIPPED, reason)
+            self._emit((output,), cause, index)
+        elif record.kind not in _RUNTIME_KINDS:
+            answer = self.stage.fold.on_record(state, record)
+            if isinstance(answer, Rejection):
+                reason = f"{answer.code}: {answer.reason}"
+                answer = (self._quarantine(raw, record.kind, quarantine.REJECTED, reason),)
+            self._emit(answer, cause, index)
+
+    def _decode(self, raw: RawRecord) -> Record | Output:
         """The record to fold, or the quarantine output that stands for it."""
-        kind_bytes = b""
-        extra: dict[str, str] = _NO_HEADERS
+        kind: str | None = None
+        extra = _NO_HEADERS
+        size = 0
         for name, content in raw.headers:
+            if content is None:  # a null header is legal, and says nothing
+                continue
+            size += len(name) + len(content)
             if name == "kind":
-                kind_bytes = content
+                kind = content.decode(errors="replace") or None
             elif name not in _ENGINE_HEADERS:
                 if extra is _NO_HEADERS:
                     extra = {}
                 extra[name] = content.decode(errors="replace")
         key, value = raw.key or b"", raw.value or b""
-        extra_bytes = repr(sorted(extra.items())).encode() if extra else b""
-        self.material += (
-            _INPUT.pack(raw.offset, raw.timestamp, len(kind_bytes), len(extra_bytes), len(key)),
-            kind_bytes,
-            extra_bytes,
-            key,
-            value,
-        )
-        kind = kind_bytes.decode(errors="replace") or None
-        if len(value) > MAX_INPUT_BYTES:
-            reason = f"value has {len(value)} bytes, at most {MAX_INPUT_BYTES} are folded"
+        size += len(key) + len(value)
+        if size > MAX_INPUT_BYTES:
+            reason = (
+                f"key, value and headers have {size} bytes, at most {MAX_INPUT_BYTES} are folded"
+            )
             return self._quarantine(raw, kind, quarantine.OVERSIZED, reason)
+        stage = self.stage
         try:
-            schema, body = self.stage.codec.decode(value)
+            schema, body = stage.codec.decode(value)
         except DecodeError as error:
             return self._quarantine(raw, kind, quarantine.UNDECODABLE, str(error))
         if kind is None:
-            kind = self.stage.kind_of_schema.get(schema)
-        if kind is None or self.stage.kinds.get(kind) != schema:
-            reason = f"kind {kind!r} with schema {schema!r} does not belong into {self.stage.declaration.source}"
+            kind = stage.kind_of_schema.get(schema)
+        source = stage.declaration.source
+        if kind is None or stage.kinds.get(kind) != schema:
+            reason = f"kind {kind!r} with schema {schema!r} does not belong into {source}"
             return self._quarantine(raw, kind, quarantine.UNKNOWN_KIND, reason)
-        stage = self.stage.declaration
-        return Record(stage.source, self.memory.partition, raw.offset, raw.timestamp, key, kind, body, extra)
+        partition = self.memory.partition
+        return Record(source, partition, raw.offset, raw.timestamp, key, kind, body, extra)
 
     def _quarantine(self, raw: RawRecord, kind: str | None, code: str, reason: str) -> Output:
         self.quarantined += 1
         return quarantine.quarantined(self.stage, self.memory.partition, raw, kind, code, reason)
 
-    def fold(self, raw: RawRecord, skips: frozenset[int]) -> None:
-        """Advance time to the record, fire what is due, fold it, encode what comes of it."""
-        state = self.memory.state
-        state.now_ms = max(state.now_ms, raw.timestamp)
-        record = self.decode(raw)
-        cause = f"{self.stage.declaration.source}/{self.memory.partition}/{raw.offset}/"
-        if isinstance(record, Output):
-            stand_in = self._stand_in(raw)
-            index = self.emit(self._due(stand_in), cause, 0)
-            self.emit((record,), cause, index)
-            return
-        index = self.emit(self._due(record), cause, 0)
-        if raw.offset in skips:
-            self.skipped.append(raw.offset)
-            output = self._quarantine(raw, record.kind, quarantine.SKIPPED, "passed over on an operator's word")
-            self.emit((output,), cause, index)
-            return
-        if record.kind in _RUNTIME_KINDS:
-            return
-        answer = self.stage.fold.on_record(state, record)
-        if isinstance(answer, Rejection):
-            reason = f"{answer.code}: {answer.reason}"
-            answer = (self._quarantine(raw, record.kind, quarantine.REJECTED, reason),)
-        self.emit(answer, cause, index)
-
     def _stand_in(self, raw: RawRecord) -> Record:
         """A record without content, so that timers fired by an unusable record have a position and a time."""
-        stage = self.stage.declaration
-        partition = self.memory.partition
-        return Record(stage.source, partition, raw.offset, raw.timestamp, b"", "tick", {}, _NO_HEADERS)
+        source, partition = self.stage.declaration.source, self.memory.partition
+        return Record(source, partition, raw.offset, raw.timestamp, b"", TICK, {}, _NO_HEADERS)
 
-    def _due(self, record: Record) -> Iterable[Output]:
+    def _due(self, moment: Record, raw: RawRecord) -> Iterable[Output]:
+        """Fire the timers that are due; what they answer, in order."""
         rows, state, on_due = self.memory.rows, self.memory.state, self.stage.fold.on_due
-        for lazy, limit in ((False, DUE_MAX_PER_RECORD), (True, LAZY_DUE_MAX_PER_RECORD)):
+        for ticking, limit in _DUE_LIMITS:
             for _ in range(limit):
-                entry = rows.pop_due(state.now_ms, lazy=lazy)
+                entry = rows.pop_due(state.now_ms, ticking=ticking)
                 if entry is None:
                     break
-                yield from on_due(state, entry[0], entry[1], record)
+                due_ms, key = entry
+                self.firing = key
+                if key in self._timer_skips:
+                    yield self._pass_over_timer(key, raw)
+                else:
+                    yield from on_due(state, key, rows.get(key), moment)
+                if rows.is_due_at(key, due_ms):
+                    raise AssertionError(
+                        f"the fold left row {key!r} due at {due_ms}: it would fire again"
+                    )
+                self.firing = None
 
-    def emit(self, outputs: Iterable[Output], cause: str, index: int) -> int:
+    def _pass_over_timer(self, key: str, raw: RawRecord) -> Output:
+        """Remove a row whose timer cannot be fired; its content goes into quarantine."""
+        rows = self.memory.rows
+        encoded = rows.encoded(key)
+        rows.delete(key)
+        # What the fold derives from its rows must not remember the one that is gone.
+        self.memory.state.index = self.stage.fold.build_index(self.memory.state)
+        self._passed_timers.append(key)
+        self.quarantined += 1
+        return quarantine.quarantined_row(self.stage, self.memory.partition, raw, key, encoded)
+
+    def _emit(self, outputs: Iterable[Output], cause: str, index: int) -> int:
         """Encode outputs with their headers; return the next index."""
         sinks, fold_header = self.stage.sinks, self.stage.fold_header
         for output in outputs:
-            sink = sinks[output.topic, output.kind]
-            value = sink.encode(output.value)
-            if len(value) > MAX_RECORD_BYTES:
-                message = f"{output.kind} for {output.topic} has {len(value)} bytes, at most {MAX_RECORD_BYTES} are allowed"
-                raise ValueError(message)
-            key = output.key.encode()
+            topic, kind, key_text, body, partition, extra = output
+            sink = sinks[topic, kind]
+            value = sink.encode(body)
+            key = key_text.encode()
             cause_bytes = f"{cause}{index}".encode()
-            headers = [("kind", sink.kind), ("cause", cause_bytes), fold_header]
-            extra_bytes = b""
-            if output.headers:
-                headers += [(name, text.encode()) for name, text in output.headers]
-                extra_bytes = repr(output.headers).encode()
-            partition = -1 if output.partition is None else output.partition
-            self.material += (
-                _OUTPUT.pack(partition, len(cause_bytes), len(extra_bytes), len(key)),
-                sink.tag,
-                cause_bytes,
-                extra_bytes,
-                key,
-                value,
+            headers = [(("kind", sink.kind)), ("cause", cause_bytes), fold_header]
+            if extra != self._extra:
+                self._extra = extra
+                self._extra_headers = [(name, text.encode()) for name, text in extra]
+                self._extra_bytes = repr(extra).encode() if extra else b""
+            headers += self._extra_headers
+            size = len(key) + len(value) + len(self._extra_bytes)
+            if size > MAX_RECORD_BYTES:
+                message = (
+                    f"{kind} for {topic} has {size} bytes, at most {MAX_RECORD_BYTES} are allowed"
+                )
+                raise ValueError(message)
+            self.evidence.add_output(
+                sink.tag, partition, cause_bytes, self._extra_bytes, key, value
             )
-            self.outputs.append(EncodedOutput(output.topic, output.partition, key, value, headers))
-            self.bytes += len(value)
+            self.outputs.append(EncodedOutput(topic, partition, key, value, headers))
+            self.bytes += size
             index += 1
         return index
 
@@ -223,63 +294,69 @@ class _Batch:
     def finish(self, first_offset: int, next_offset: int, records: int) -> Step:
         """Encode the dirty rows, extend the hash chain, write the journal entry."""
         before = self.memory.position
-        rows: list[RowChange] = []
-        total = int.from_bytes(before.state_hash)
-        material = self.material
-        for change, old in self.memory.rows.changes():
-            key, new = change
-            rows.append(change)
-            if old is not None:
-                total -= row_hash(key, old)
-            if new is not None:
-                total += row_hash(key, new)
-            material += (_ROW.pack(len(key), -1 if new is None else len(new)), key, new or b"")
-        chain = blake2b(before.chain + b"".join(material), digest_size=32).digest()
+        changes = self.memory.rows.changes()
+        state_hash = self.evidence.add_rows(changes, before.state_hash)
         position = StatePosition(
             seq=before.seq + 1,
             next_offset=next_offset,
             now_ms=self.memory.state.now_ms,
-            chain=chain,
-            state_hash=(total % _MODULUS).to_bytes(32),
+            chain=before.chain,
+            state_hash=state_hash,
         )
         stage = self.stage.declaration
-        journal = self.stage.encode_journal(
-            {
-                **position.as_row(),
-                "stage": stage.name,
-                "fold": stage.fold_id,
-                "partition": self.memory.partition,
-                "first_offset": first_offset,
-                "records": records,
-                "outputs": len(self.outputs),
-                "rows": len(rows),
-                "skipped": self.skipped,
-            }
-        )
+        entry: dict[str, Any] = {
+            **position.as_row(),
+            "stage": stage.name,
+            "fold": stage.fold_id,
+            "partition": self.memory.partition,
+            "first_offset": first_offset,
+            "records": records,
+            "outputs": len(self.outputs),
+            "rows": len(changes),
+            "skipped": self.skipped,
+            "skipped_timers": self._passed_timers,
+        }
+        chain = self.evidence.chain(self.stage.encode_journal(entry))
+        journal = self.stage.encode_journal({**entry, "chain": chain})
+        position = replace(position, chain=chain)
         row = self.stage.encode_position(position.as_row())
+        rows = [change for change, _ in changes]
         return Step(self.outputs, rows, journal, row, position, records, self.quarantined)
 
 
-def fold_batch(memory: Memory, raws: Sequence[RawRecord], *, skips: frozenset[int] = frozenset()) -> Step:
+def fold_batch(
+    memory: Memory,
+    raws: Sequence[RawRecord],
+    *,
+    skips: frozenset[int] = _NONE,
+    timer_skips: frozenset[str] = _NONE,
+) -> Step:
     """Fold fetched records of one partition.
 
-    Args:    raws: records in offset order, the first at or after the memory's next offset; at least one.
-             skips: offsets that an operator told the stage to pass over.
+    Args:    raws: records in offset order, the first at or after the memory's next offset; at least
+             one.
+             skips: offsets that an operator told the stage to pass over. timer_skips: keys of rows
+             whose timers an operator told the stage to pass over; they are removed when due.
     Returns: the step; `step.records` says how many of `raws` it covers (a full batch is cut early).
     Raises:  FoldFailed when the fold raises; the memory must then be dropped.
     Source:  DESIGN "The stage runtime".
     """
-    batch = _Batch(memory)
+    first_offset = raws[0].offset
+    next_offset = memory.position.next_offset
+    assert first_offset >= next_offset, f"offset {first_offset} was folded before {next_offset}"
+    batch = _Batch(memory, skips, timer_skips)
     done = 0
     for raw in raws:
+        assert raw.offset >= next_offset, f"offset {raw.offset} comes after {next_offset - 1}"
         try:
-            batch.fold(raw, skips)
+            batch.fold(raw)
         except Exception as error:
-            raise FoldFailed(raw.offset, done, error) from error
+            raise FoldFailed(raw.offset, done, error, batch.firing) from error
+        next_offset = raw.offset + 1
         done += 1
         if batch.full:
             break
-    return batch.finish(raws[0].offset, raws[done - 1].offset + 1, done)
+    return batch.finish(first_offset, next_offset, done)
 
 
 def settle(memory: Memory, step: Step) -> None:

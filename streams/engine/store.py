@@ -31,6 +31,10 @@ class Store(Protocol):
         """The rows whose key starts with `prefix`, in key order."""
         ...
 
+    def snapshot(self) -> list[tuple[bytes, bytes]]:
+        """All rows at this moment, in any order, for somebody who reads them later."""
+        ...
+
     def __len__(self) -> int:
         """How many rows there are; may be an estimate for stores on disk."""
         ...
@@ -68,6 +72,10 @@ class MemoryStore:
         """See `Store.prefixed`."""
         for key in sorted(key for key in self.rows if key.startswith(prefix)):
             yield key, self.rows[key]
+
+    def snapshot(self) -> list[tuple[bytes, bytes]]:
+        """See `Store.snapshot`."""
+        return list(self.rows.items())
 
     def __len__(self) -> int:
         """How many rows there are."""
