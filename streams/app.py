@@ -1,8 +1,9 @@
-"""Composition root: settings and roles become running services.  The only place where things are wired.
+"""Composition root: settings and roles become running services; nothing is wired elsewhere.
 
     verify topology → stages and edges start side by side → run → edges stop → stages stop
 
-A stage that crashes or an edge that fails ends the process, with nothing half done; whoever supervises it starts it again.
+A stage that crashes or an edge that fails ends the process, with nothing half done; whoever
+supervises it starts it again.
 
 Source: DESIGN "Roles", "Failure".
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.server import ObserveServer
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
 from streams.provision import check_topology, verify_stages, verify_topics_of_edges
-from streams.roles import STAGE_ROLES, Role
+from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY
@@ -54,7 +54,8 @@ _EDGE_TOPICS = {
 class Plan:
     """What one process shall run.
 
-    `manifest` is needed by invokers: it names the handlers that they can run.  `faults` is for chaos tests.
+    `manifest` is needed by invokers: it names the handlers that they can run.  `faults` is for
+    chaos tests.
     """
 
     settings: Settings
@@ -119,7 +120,9 @@ class Application:
         """
         await asyncio.to_thread(self._verify)
         self._edges = self._make_edges()
-        self._observe = ObserveServer(self._plan.settings, self.metrics, ready=lambda: self.is_ready)
+        self._observe = ObserveServer(
+            self._plan.settings, self.metrics, ready=lambda: self.is_ready
+        )
         await self._observe.start()
         if self._publisher is not None:
             await self._publisher.start()
@@ -128,7 +131,9 @@ class Application:
         await self._unless_failed(self._stages.ready())
         _log.info("ready", extra={"roles": ",".join(self._plan.roles), "pid": os.getpid()})
 
-    async def _unless_failed(self, awaitable: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> None:
+    async def _unless_failed(
+        self, awaitable: Coroutine[Any, Any, Any] | asyncio.Future[Any]
+    ) -> None:
         """Wait for something that never comes when a stage crashes meanwhile."""
         wanted = asyncio.ensure_future(awaitable)
         failed = asyncio.ensure_future(self.failed())
@@ -158,7 +163,8 @@ class Application:
         services = [*self._edges, *([self._publisher] if self._publisher else [])]
         try:
             done, _ = await asyncio.wait(
-                {*waits, *(service.failed for service in services)}, return_when=asyncio.FIRST_COMPLETED
+                {*waits, *(service.failed for service in services)},
+                return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             waits[0].cancel()
@@ -230,5 +236,3 @@ async def run(plan: Plan, *, on_ready: Callable[[], None] | None = None) -> None
                 task.cancel()
         _log.info("stopping", extra={"roles": ",".join(plan.roles), "pid": os.getpid()})
         await application.stop()
-
-

@@ -34,7 +34,11 @@ def parse_roles(names: list[str] | None, /) -> tuple[Role, ...]:
     if not names:
         return ALL_ROLES
     known = {role.value for role in Role}
-    problems = [f"role {name!r} is unknown, expected one of {', '.join(sorted(known))}" for name in names if name not in known]
+    problems = [
+        f"role {name!r} is unknown, expected one of {', '.join(sorted(known))}"
+        for name in names
+        if name not in known
+    ]
     if problems:
         raise ConfigError(problems)
     return tuple(role for role in Role if role.value in names)

@@ -21,14 +21,20 @@ FOLDS: dict[str, Fold] = {
 
 
 def bind(
-    codec: Codec, partitions_of: Callable[[str], int], topology: Topology = TOPOLOGY, folds: dict[str, Fold] = FOLDS
+    codec: Codec,
+    partitions_of: Callable[[str], int],
+    topology: Topology = TOPOLOGY,
+    folds: dict[str, Fold] = FOLDS,
 ) -> dict[str, BoundStage]:
     """Every declared stage, bound.
 
-    Args:    codec: encodes and decodes all records.  partitions_of: partition count of a mailbox topic.
+    Args:    codec: encodes and decodes all records.  partitions_of: partition count of a mailbox
+             topic.
     Raises:  KeyError when a declared stage has no fold.
     """
     return {
-        stage.name: BoundStage(stage, folds[stage.name], topology, codec, partitions_of(stage.source))
+        stage.name: BoundStage(
+            stage, folds[stage.name], topology, codec, partitions_of(stage.source)
+        )
         for stage in topology.stages
     }

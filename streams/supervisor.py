@@ -1,8 +1,9 @@
-"""Keeps one child process running: a role that fails with nothing half done is simply started again.
+"""Keeps one child process running: what fails with nothing half done is started again.
 
     start → runs → exits 0: done
-                 → exits otherwise: wait (0.2 s, doubled up to 10 s; reset after a minute of work), start again
-                 → refused to start for a reason that does not pass (settings, topology, manifest): done, same code
+                 → exits otherwise: wait (0.2 s, doubled up to 10 s; reset after a minute of work),
+                 start again → refused to start for a reason that does not pass (settings,
+                 topology, manifest): done, same code
 
 SIGTERM and SIGINT are handed on to the child, which drains; its exit then ends the supervisor.
 
@@ -52,7 +53,8 @@ class Supervisor:
                 backoff_s = _BACKOFF_MIN_S
             self.restarts += 1
             _log.warning(
-                "role_restarting", extra={"exit_code": code, "restarts": self.restarts, "after_s": backoff_s}
+                "role_restarting",
+                extra={"exit_code": code, "restarts": self.restarts, "after_s": backoff_s},
             )
             if self._stopping.wait(backoff_s):
                 return 0

@@ -103,7 +103,9 @@ class StageApp(faust.App):
 
     def _register(self, bound: BoundStage) -> None:
         stage = bound.declaration
-        changelog = self.topic(stage.changelog, key_type=bytes, value_type=bytes, partitions=bound.partitions)
+        changelog = self.topic(
+            stage.changelog, key_type=bytes, value_type=bytes, partitions=bound.partitions
+        )
         self.rows = StageTable(
             self,
             name=stage.table.name,
@@ -133,7 +135,8 @@ class StageApp(faust.App):
 
     def publish_rows(self, owned: dict[int, Owned]) -> None:
         """Show the owned partitions' rows through the Faust table."""
-        self.rows.data.data.stores = {
+        rows: Any = self.rows.data
+        rows.data.stores = {
             partition: entry.memory.rows.store
             for partition, entry in owned.items()
             if entry.memory is not None

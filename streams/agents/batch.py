@@ -1,8 +1,9 @@
 """A fetched record list as one Faust event: the unit that a stage's agent iterates over.
 
-Faust's own path makes one message, one event and one queue entry per record, and tops out at some ten thousand records a
-second.  Here one event carries all records that one fetch brought for one partition; queue sizes are still counted in records,
-so that Faust's own back-pressure pauses and resumes the right partitions.
+Faust's own path makes one message, one event and one queue entry per record, and tops out at some
+ten thousand records a second.  Here one event carries all records that one fetch brought for one
+partition; queue sizes are still counted in records, so that Faust's own back-pressure pauses and
+resumes the right partitions.
 
 Source: DESIGN "The stage runtime", "Delivery"; FINDINGS 10.
 """
@@ -10,6 +11,7 @@ Source: DESIGN "The stage runtime", "Delivery"; FINDINGS 10.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import faust
@@ -35,10 +37,12 @@ class Batch:
 class BatchQueue(ThrowableQueue):
     """Holds batches, measured in records.
 
-    `get` merges what waits, up to `records_max`, and splits what is longer: what arrives during a commit is the next batch.
+    `get` merges what waits, up to `records_max`, and splits what is longer: what arrives during a
+    commit is the next batch.
     """
 
     records_max = 1_000
+    _queue: deque[Any]
     _records = 0
 
     def qsize(self) -> int:
@@ -67,7 +71,11 @@ class BatchQueue(ThrowableQueue):
             taken = records[:want]
             batch.records = records[want:]
             event = type(event)(
-                event.app, event.key, Batch(batch.tp, batch.generation, taken), event.headers, event.message
+                event.app,
+                event.key,
+                Batch(batch.tp, batch.generation, taken),
+                event.headers,
+                event.message,
             )
         else:
             waiting.popleft()
@@ -104,18 +112,21 @@ class BatchTopic(faust.Topic):
             assert self.live is not None, "a batch topic belongs to a live stage"
             settings = self.live.settings
             self._queue = BatchQueue(
-                maxsize=settings.buffer_records, flow_control=self.app.flow_control, clear_on_resume=True
+                maxsize=settings.buffer_records,
+                flow_control=self.app.flow_control,
+                clear_on_resume=True,
             )
             self._queue.records_max = settings.max_batch_records
         return self._queue
 
     async def decode(self, message: Any, *, propagate: bool = False) -> Any:  # noqa: ARG002 - Faust's signature
-        """Wrap the batch as it is: bytes are decoded by the engine, where bad ones become outputs."""
+        """Wrap the batch as it is: the engine decodes, and bad bytes become outputs there."""
         return self._create_event(None, message.value, {}, message)
 
     def on_stop_iteration(self) -> None:
         """Leave quietly; the stock code flags a resubscription 45 s later."""
-        self.app.topics._topics.discard(self)  # noqa: SLF001
+        conductor: Any = self.app.topics
+        conductor._topics.discard(self)
 
 
 class StageAgent(faust.Agent):
@@ -130,7 +141,8 @@ class StageAgent(faust.Agent):
             if actor is None:
                 continue
             actor.cancel()
-            await asyncio.wait([actor.actor_task], timeout=self._LEAVE_TIMEOUT_S)
+            task: Any = actor.actor_task
+            await asyncio.wait([task], timeout=self._LEAVE_TIMEOUT_S)
             await actor.stop()
             if self.supervisor:
                 self.supervisor.discard(actor)

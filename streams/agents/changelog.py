@@ -1,7 +1,8 @@
-"""Read what a partition's state is: its committed offset, and its rows from the changelog up to the stable end.
+"""Read what a partition's state is: its committed offset, and its rows from the changelog.
 
-Both are read after the partition was fenced, under read_committed: then they cannot disagree for long.  The reserved position
-row is the authority: it was committed with the rows, and it survives a change of the group.
+Both are read after the partition was fenced, under read_committed: then they cannot disagree for
+long.  The reserved position row is the authority: it was committed with the rows, and it survives
+a change of the group.
 
 Source: DESIGN "Taking a partition"; FINDINGS 1.4, 15.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -27,7 +28,7 @@ Take = Callable[[int, bytes, bytes | None, int], None]
 
 
 class CommittedOffset(NamedTuple):
-    """A partition's committed mailbox offset and the seq in its metadata; -1 and 0 when there is none."""
+    """A partition's committed mailbox offset and the seq beside it; -1 and 0 for none."""
 
     offset: int
     seq: int
@@ -64,7 +65,7 @@ class StateReader:
         return self._consumer
 
     def committed(self, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
-        """Committed offsets, once no transaction over them is open (OffsetFetch with require_stable)."""
+        """Committed offsets, once no transaction over them is open (require_stable)."""
         wanted = [TopicPartition(self._source, partition) for partition in partitions]
         with self._lock:
             try:
@@ -75,7 +76,7 @@ class StateReader:
         return {entry.partition: _committed(entry) for entry in found}
 
     def load(self, starts: dict[int, int], take: Take) -> int:
-        """Hand every changelog record from `starts` (partition → offset) up to the stable end to `take`.
+        """Hand changelog records to `take`, from `starts` (by partition) up to the stable end.
 
         Returns: how many records there were.
         """
@@ -83,7 +84,10 @@ class StateReader:
             consumer = self._ready()
             try:
                 consumer.assign(
-                    [TopicPartition(self._changelog, partition, start) for partition, start in starts.items()]
+                    [
+                        TopicPartition(self._changelog, partition, start)
+                        for partition, start in starts.items()
+                    ]
                 )
                 return self._drain(consumer, set(starts), take)
             except KafkaException as error:
@@ -95,10 +99,11 @@ class StateReader:
     def _drain(self, consumer: Consumer, open_partitions: set[int], take: Take) -> int:
         count = 0
         while open_partitions:
-            for message in consumer.consume(_CONSUME, _CONSUME_TIMEOUT_S):
+            found: list[Any] = consumer.consume(_CONSUME, _CONSUME_TIMEOUT_S)
+            for message in found:
                 error = message.error()
                 if error is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
+                    if error.code() == KafkaError._PARTITION_EOF:
                         open_partitions.discard(message.partition())
                         continue
                     raise KafkaException(error)

@@ -1,7 +1,8 @@
-"""Writes a partition's full rows to `audit.checkpoints` now and then, so that an audit can start after the mailbox' old head.
+"""Writes a partition's full rows now and then: an audit can start after a mailbox' old head.
 
-When one is due follows from the log alone (stream time and offsets), so every owner of a partition agrees.  The rows are taken
-between two commits and written in the background; their hash stands in the journal, which proves them.
+When one is due follows from the log alone (stream time and offsets), so every owner of a partition
+agrees.  The rows are taken between two commits and written in the background; their hash stands in
+the journal, which proves them.
 
 Source: DESIGN "Topics" (audit.checkpoints), "Proof".
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -22,7 +24,7 @@ from streams.settings import Settings
 _log = logs.logger(__name__)
 
 _TOPIC = "audit.checkpoints"
-_HEADERS = [("kind", b"checkpoint_part")]
+_HEADERS: Any = [("kind", b"checkpoint_part")]
 _FLUSH_S = 60.0
 
 
@@ -38,14 +40,16 @@ class Checkpointer:
         self._one_at_a_time = asyncio.Lock()
 
     def consider(self, memory: Memory) -> None:
-        """Start a checkpoint if the commit that just ended crossed a boundary of time or offsets."""
+        """Start a checkpoint if the last commit crossed a boundary of time or offsets."""
         position = memory.position
         last = self._last.setdefault(memory.partition, position)
         if not self._due(last, position) or self._one_at_a_time.locked():
             return
         self._last[memory.partition] = position
         rows = memory.rows.store.snapshot()
-        self._writing = asyncio.get_running_loop().create_task(self._write(memory.partition, position, rows))
+        self._writing = asyncio.get_running_loop().create_task(
+            self._write(memory.partition, position, rows)
+        )
 
     def _due(self, last: StatePosition, position: StatePosition) -> bool:
         interval, records = self._settings.checkpoint_interval_ms, self._settings.checkpoint_records
@@ -54,15 +58,22 @@ class Checkpointer:
             or position.next_offset // records > last.next_offset // records
         )
 
-    async def _write(self, partition: int, position: StatePosition, rows: list[tuple[bytes, bytes]]) -> None:
+    async def _write(
+        self, partition: int, position: StatePosition, rows: list[tuple[bytes, bytes]]
+    ) -> None:
         async with self._one_at_a_time:
             loop = asyncio.get_running_loop()
             left = await loop.run_in_executor(None, self._write_blocking, partition, position, rows)
         stage = self._bound.declaration.name
         event = "checkpoint_incomplete" if left else "checkpoint_written"
-        _log.info(event, extra={"stage": stage, "partition": partition, "seq": position.seq, "rows": len(rows)})
+        _log.info(
+            event,
+            extra={"stage": stage, "partition": partition, "seq": position.seq, "rows": len(rows)},
+        )
 
-    def _write_blocking(self, partition: int, position: StatePosition, rows: list[tuple[bytes, bytes]]) -> int:
+    def _write_blocking(
+        self, partition: int, position: StatePosition, rows: list[tuple[bytes, bytes]]
+    ) -> int:
         if self._producer is None:
             self._producer = make_producer(self._settings)
         stage = self._bound.declaration.name

@@ -33,7 +33,7 @@ class StageGroup(Service):
     async def on_start(self) -> None:
         """Start every app."""
         for app in self.apps:
-            Path(str(app.conf.datadir)).mkdir(parents=True, exist_ok=True)
+            _make_folder(app)
             app.finalize()
         await asyncio.gather(*(app.start() for app in self.apps))
 
@@ -53,6 +53,11 @@ class StageGroup(Service):
     async def ready(self) -> None:
         """Wait until every stage owns its partitions."""
         await asyncio.gather(*(app.live.ready.wait() for app in self.apps))
+
+
+def _make_folder(app: StageApp) -> None:
+    """Faust makes its data folder, but not the parents of it."""
+    Path(str(app.conf.datadir)).mkdir(parents=True, exist_ok=True)
 
 
 async def _stop(app: StageApp) -> None:

@@ -1,7 +1,7 @@
-"""A halted partition waits for an operator's word: `stage_resume`, or `stage_skip` for exactly its record.
+"""A halted partition waits for an operator's word: `stage_resume`, or `stage_skip`.
 
-The word is a control record in the same mailbox partition, so that the auditor reads it too.  The stage stands before it, so
-somebody has to look ahead: one reader per halted partition.
+The word is a control record in the same mailbox partition, so that the auditor reads it too.  The
+stage stands before it, so somebody has to look ahead: one reader per halted partition.
 
 Source: DESIGN "Failure".
 """
@@ -31,7 +31,9 @@ async def operators_word(settings: Settings, codec: Codec, stage: str, halted_at
     loop = asyncio.get_running_loop()
     consumer = make_consumer(settings, group_id=None)
     try:
-        consumer.assign([TopicPartition(halted_at.topic, halted_at.partition, halted_at.offset + 1)])
+        consumer.assign(
+            [TopicPartition(halted_at.topic, halted_at.partition, halted_at.offset + 1)]
+        )
         while True:
             word = await loop.run_in_executor(None, _next_word, consumer, codec, stage, halted_at)
             if word is not None:

@@ -1,9 +1,10 @@
-"""A stage on Faust: takes partitions, folds batches, commits each as one transaction, gives partitions up.
+"""A stage on Faust: takes partitions, folds batches, commits each, gives partitions up.
 
     assigned → fence → committed offset → load → seek → [batch → fold → commit]* → revoked
 
-Invariants: a batch is committed under the generation it was fetched in, or dropped; memory never stands between two
-transactions; a fold that raises stops its own partition only; a broker error ends the process with nothing half done.
+Invariants: a batch is committed under the generation it was fetched in, or dropped; memory never
+stands between two transactions; a fold that raises stops its own partition only; a broker error
+ends the process with nothing half done.
 
 Source: DESIGN "The stage runtime"; FINDINGS 10.
 """
@@ -46,7 +47,7 @@ _MEASURE_EVERY_S = 1.0
 
 
 class LiveStage:
-    """One stage of this member.  All methods belong to the event loop; blocking calls go to the stage's threads."""
+    """One stage of this member.  Belongs to the event loop; what blocks runs in its threads."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class LiveStage:
         faults: Faults,
     ) -> None:
         stage = bound.declaration
-        self.app = app
+        self.app: Any = app  # Faust types its own parts, not the ones that replace them
         self.bound = bound
         self.settings = settings
         self.metrics = metrics
@@ -93,7 +94,9 @@ class LiveStage:
             journal_partition=partition % self._journal_partitions,
             journal_key=f"{stage.name}/{partition}".encode(),
         )
-        return PartitionProducer(self.settings, f"{self.app.conf.id}-{stage.name}-{partition}", target, self._faults)
+        return PartitionProducer(
+            self.settings, f"{self.app.conf.id}-{stage.name}-{partition}", target, self._faults
+        )
 
     async def take(self, assignment: set[TP], generation: int) -> dict[TP, int]:
         """Take the assigned partitions of the mailbox.
@@ -105,7 +108,9 @@ class LiveStage:
         partitions = sorted(tp.partition for tp in assignment if tp.topic == self.source)
         owned = await self._taking.take(partitions)
         if generation != self.app.consumer_generation_id:
-            _log.info("partitions_taken_too_late", extra={"stage": self.name, "generation": generation})
+            _log.info(
+                "partitions_taken_too_late", extra={"stage": self.name, "generation": generation}
+            )
             for partition in owned.values():
                 partition.outcome_unknown = True
             self.owned = owned
@@ -161,7 +166,12 @@ class LiveStage:
     def begin(self, batch: Batch) -> Batch:
         """Stream processor: bind a batch to its partition just before the agent's body sees it."""
         entry = self.owned.get(batch.tp.partition)
-        if entry is None or entry.memory is None or batch.generation != self._generation or entry.halted_at:
+        if (
+            entry is None
+            or entry.memory is None
+            or batch.generation != self._generation
+            or entry.halted_at
+        ):
             raise Skip
         next_offset = entry.memory.position.next_offset
         if batch.records[0].offset < next_offset:  # positions can step back around a seek
@@ -186,7 +196,7 @@ class LiveStage:
         await self._after_commit(entry)
 
     async def _fold_or_halt(self, entry: Owned, records: list[Any], generation: int) -> Step | None:
-        """The next step, or None when the fold raised and the partition is halted before that record."""
+        """The next step; None when the fold raised: the partition is halted at that record."""
         assert entry.memory is not None, "a bound partition is loaded"
         started = time.perf_counter()
         try:
@@ -201,7 +211,7 @@ class LiveStage:
         return step
 
     async def _commit_prefix(self, entry: Owned, records: list[Any], generation: int) -> None:
-        """Commit the records before a failing one: they fold as they did before, whatever the cut."""
+        """Commit the records before a failing one: they fold alike, whatever the cut."""
         while records and entry.memory is not None:
             step = fold_batch(entry.memory, records, skips=frozenset(entry.skips))
             if not await self._commit(entry, step, generation):
@@ -209,7 +219,7 @@ class LiveStage:
             records = records[step.records :]
 
     async def _commit(self, entry: Owned, step: Step, generation: int) -> bool:
-        """Commit a step in a thread; False when the batch belongs to a past generation and was dropped."""
+        """Commit a step in a thread; False when its generation is over and it was dropped."""
         memory = entry.memory
         assert memory is not None, "a folded partition is loaded"
         metadata, member_generation = self.app.consumer.group_metadata()
@@ -224,13 +234,15 @@ class LiveStage:
         try:
             text = offset_metadata(position.seq, position.now_ms, position.chain)
             await loop.run_in_executor(self.pool, entry.producer.commit, step, text, metadata)
-            if entry.outcome_unknown:  # given up while it was under way: the next owner reads what became of it
+            if (
+                entry.outcome_unknown
+            ):  # given up while it was under way: the next owner reads what became of it
                 return False
             settle(memory, step)
         except BaseException as error:
             entry.outcome_unknown = True
             if isinstance(error, BrokerError):
-                _log.error(  # noqa: TRY400 - the message says it all, the process ends with it
+                _log.error(
                     "transaction_failed",
                     extra={"stage": self.name, "partition": entry.partition, "reason": str(error)},
                 )
@@ -248,7 +260,7 @@ class LiveStage:
         self._ticker.arm(entry.partition, memory.rows.next_tick_ms(), memory.position.now_ms)
 
     async def _after_commit(self, entry: Owned) -> None:
-        """Housekeeping that must not run while a step is open: checkpoints, and the rocksdb replay bound."""
+        """What must not run while a step is open: checkpoints, and the rocksdb replay bound."""
         assert entry.memory is not None, "a committed partition is loaded"
         self._checkpointer.consider(entry.memory)
         now = time.monotonic()
@@ -276,12 +288,14 @@ class LiveStage:
                 "stage": self.name,
                 "position": str(position),
                 "reason": repr(failure.__cause__),
-                "remedy": f"fix the fold and run `harn stage resume {self.name} {entry.partition}`, "
-                f"or `harn stage skip {position}` to quarantine the record",
+                "remedy": "fix the fold, then `harn stage resume "
+                f"{self.name} {entry.partition}`; or `harn stage skip {position}`",
             },
         )
         self.app.consumer.pause_partitions({TP(self.source, entry.partition)})
-        task = asyncio.get_running_loop().create_task(self._await_word(entry, position, self._generation))
+        task = asyncio.get_running_loop().create_task(
+            self._await_word(entry, position, self._generation)
+        )
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
 

@@ -14,9 +14,9 @@ from streams.engine import BoundStage, Memory, StatePosition, Store
 class Owned:
     """State of an owned partition.
 
-    `memory` is None until rows are loaded; with `outcome_unknown` it must be loaded again before use.
-    `step_dropped` says that timers and index ran ahead of the committed rows.
-    `skips` are offsets that an operator told the stage to pass over.
+    `memory` is None until rows are loaded; with `outcome_unknown` it must be loaded again before
+    use. `step_dropped` says that timers and index ran ahead of the committed rows. `skips` are
+    offsets that an operator told the stage to pass over.
     """
 
     partition: int

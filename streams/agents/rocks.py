@@ -1,8 +1,9 @@
 """Rows on disk: `rocksdb://`.  A warm start reads nothing but the changelog's tail.
 
-Rows are written after the transaction that committed them, together with the position that they lead to, in one write batch:
-the store is always at some committed position, never between two.  How far back the changelog must be replayed is kept as a
-lower bound that is refreshed now and then; replaying a row twice is harmless.
+Rows are written after the transaction that committed them, together with the position that they
+lead to, in one write batch: the store is always at some committed position, never between two.
+How far back the changelog must be replayed is kept as a lower bound that is refreshed now and
+then; replaying a row twice is harmless.
 
 Source: DESIGN "State"; FINDINGS 6.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 
@@ -29,7 +31,7 @@ class RocksStore:
         """Open or create the database at `path`; the parent folder is made."""
         path.parent.mkdir(parents=True, exist_ok=True)
         options = Options(raw_mode=True)
-        options.create_if_missing(True)
+        options.create_if_missing(True)  # noqa: FBT003 - RocksDB's own signature
         options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
         options.set_keep_log_file_num(_LOG_FILES_KEPT)
         self._db = Rdict(str(path), options=options)
@@ -56,7 +58,8 @@ class RocksStore:
     def prefixed(self, prefix: bytes, /) -> Iterator[tuple[bytes, bytes]]:
         """See `Store.prefixed`."""
         start = prefix or b"\x01"
-        for key, value in self._db.items(from_key=start, read_opt=ReadOptions()):
+        found: Any = self._db.items(from_key=start, read_opt=ReadOptions())
+        for key, value in found:
             if not key.startswith(prefix):
                 return
             if not key.startswith(_RESERVED):

@@ -33,14 +33,20 @@ class Stores:
         self._reader = reader
         self._folder: Path | None = None
         if settings.store == "rocksdb":
-            self._folder = settings.state_dir / "rocksdb" / (settings.instance_id or "default") / stage
+            self._folder = (
+                settings.state_dir / "rocksdb" / (settings.instance_id or "default") / stage
+            )
 
     def load(self, partitions: Iterable[int]) -> dict[int, tuple[Store, StatePosition]]:
         """Open each partition's store at the changelog's stable end."""
         wanted = list(partitions)
         if not wanted:
             return {}
-        return self._load_memory(wanted) if self._folder is None else self._load_rocks(wanted, self._folder)
+        return (
+            self._load_memory(wanted)
+            if self._folder is None
+            else self._load_rocks(wanted, self._folder)
+        )
 
     def _load_memory(self, partitions: list[int]) -> dict[int, tuple[Store, StatePosition]]:
         rows: dict[int, dict[bytes, bytes]] = {partition: {} for partition in partitions}
@@ -58,7 +64,9 @@ class Stores:
             loaded[partition] = (MemoryStore(rows[partition]), position)
         return loaded
 
-    def _load_rocks(self, partitions: list[int], folder: Path) -> dict[int, tuple[Store, StatePosition]]:
+    def _load_rocks(
+        self, partitions: list[int], folder: Path
+    ) -> dict[int, tuple[Store, StatePosition]]:
         stores = {partition: RocksStore(folder / str(partition)) for partition in partitions}
         pending: dict[int, list[RowChange]] = {partition: [] for partition in partitions}
         ends: dict[int, int] = {}

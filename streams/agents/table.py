@@ -1,7 +1,8 @@
-"""A stage's rows as a Faust table: Faust knows the table and its changelog, the stage loads and writes it.
+"""A stage's rows as a Faust table: Faust knows it, the stage loads and writes it.
 
-Faust's own recovery never ends on a changelog whose last record is a commit marker, so stage tables are left out of it;
-its stores cannot tell partitions apart, so rows live in one store per owned partition.
+Faust's own recovery never ends on a changelog whose last record is a commit marker, so stage
+tables are left out of it; its stores cannot tell partitions apart, so rows live in one store per
+owned partition.
 
 Source: FINDINGS 8.
 """
@@ -35,8 +36,7 @@ class OwnedRows(MutableMapping[bytes, bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         for store in self.stores.values():
-            for key, _ in store.items():
-                yield key
+            yield from (key for key, _ in store.items())
 
     def __len__(self) -> int:
         return sum(len(store) for store in self.stores.values())
@@ -80,10 +80,14 @@ class StageRecovery(Recovery):
     def _others(self, tps: set[TP]) -> set[TP]:
         return {tp for tp in tps if not getattr(self.tp_to_table.get(tp), "is_stage", False)}
 
-    async def _build_highwaters(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:
+    async def _build_highwaters(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> None:
         await super()._build_highwaters(consumer, self._others(tps), destination, title)
 
-    async def _build_offsets(self, consumer: Any, tps: set[TP], destination: Any, title: str) -> None:
+    async def _build_offsets(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> None:
         await super()._build_offsets(consumer, self._others(tps), destination, title)
 
     async def _seek_offsets(self, consumer: Any, tps: set[TP], offsets: Any, title: str) -> None:

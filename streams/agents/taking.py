@@ -1,6 +1,7 @@
 """Taking partitions: fence, committed offset, state, in that order.
 
-A partition that stays with this member keeps its producer and its memory, as long as nobody else committed meanwhile.
+A partition that stays with this member keeps its producer and its memory, as long as nobody else
+committed meanwhile.
 
 Source: DESIGN "Taking a partition"; FINDINGS 1.4, 14, 15.
 """
@@ -94,7 +95,8 @@ class Taking:
                     live.stores.discard(partition, store)
                     continue
                 if found.offset >= 0 and found.offset != position.next_offset:
-                    # The group was reset, or renamed: the position committed with the rows is the one to trust.
+                    # The group was reset, or renamed: the position committed with the rows is the
+                    # one to trust.
                     _log.warning(
                         "committed_offset_ignored",
                         extra={
@@ -108,7 +110,9 @@ class Taking:
             if waiting:
                 await asyncio.sleep(_RETRY_S)
         message = (
-            f"rows of {live.name} partitions {sorted(waiting)} are older than their committed offsets: "
-            f"the changelog {live.bound.declaration.changelog} has lost records"
+            f"rows of {live.name} partitions {sorted(waiting)} are older than their committed "
+            f"offsets: the changelog {live.bound.declaration.changelog} has lost records"
         )
-        raise BrokerError(message, retryable=False, remedy="restore the changelog, or replay the mailbox")
+        raise BrokerError(
+            message, retryable=False, remedy="restore the changelog, or replay the mailbox"
+        )

@@ -1,7 +1,7 @@
-"""Time without traffic: when a partition's next timer is due and no record came, its owner appends a tick.
+"""Time without traffic: when a timer is due and no record came, the owner appends a tick.
 
-Nothing sleeps for a timer.  A tick is a record like any other: the fold fires what is due when it meets it.  Ticks fall on a
-grid, so that many timers close together cost one transaction.
+Nothing sleeps for a timer.  A tick is a record like any other: the fold fires what is due when it
+meets it.  Ticks fall on a grid, so that many timers close together cost one transaction.
 
 Source: DESIGN law 2; FINDINGS 12, 15.
 """
@@ -20,7 +20,8 @@ from topology.model import TICK
 
 _GRID_MS = 25
 _REPEAT_MS = 1_000
-"""A tick that did not come back by then is sent again: it may have been lost, and another does no harm."""
+"""A tick that did not come back by then is sent again: it may have been lost, and another does no
+harm."""
 
 _KEY = b"\0tick"
 
@@ -28,7 +29,9 @@ _KEY = b"\0tick"
 class Ticker:
     """Appends the ticks of one stage's owned partitions."""
 
-    def __init__(self, settings: Settings, source: str, encode: Callable[[dict[str, int]], bytes]) -> None:
+    def __init__(
+        self, settings: Settings, source: str, encode: Callable[[dict[str, int]], bytes]
+    ) -> None:
         self._settings = settings
         self._source = source
         self._encode = encode
@@ -40,8 +43,9 @@ class Ticker:
     def arm(self, partition: int, due_ms: int | None, stream_time_ms: int) -> None:
         """Wait for a partition's next due time; replaces what it waited for.
 
-        `stream_time_ms` is the partition's own clock: a tick that came back too early tells how far the broker's clock is
-        behind ours, and then it is the broker's clock that must be waited for.
+        `stream_time_ms` is the partition's own clock: a tick that came back too early tells how
+        far the broker's clock is behind ours, and then it is the broker's clock that must be
+        waited for.
         """
         self.disarm(partition)
         if due_ms is None:

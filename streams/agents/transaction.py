@@ -1,7 +1,7 @@
-"""The one place that makes transactions: outputs, rows, journal and mailbox offset of a batch, together or not at all.
+"""The one place that makes transactions: all that a batch writes, together or not at all.
 
-One transactional producer per owned partition.  Taking a partition fences whoever had it: `init_transactions` ends the
-previous owner's open transaction and makes its later words fail.
+One transactional producer per owned partition.  Taking a partition fences whoever had it:
+`init_transactions` ends the previous owner's open transaction and makes its later words fail.
 
 Source: DESIGN law 6, "Transactions"; FINDINGS 1-4, 14.
 """
@@ -51,9 +51,11 @@ class Target(NamedTuple):
 
 
 class PartitionProducer:
-    """The transactional producer of one owned partition.  Every method blocks: call it in a thread."""
+    """The transactional producer of one owned partition.  It blocks: call it in a thread."""
 
-    def __init__(self, settings: Settings, transactional_id: str, target: Target, faults: Faults) -> None:
+    def __init__(
+        self, settings: Settings, transactional_id: str, target: Target, faults: Faults
+    ) -> None:
         self._id = transactional_id
         self._target = target
         self._faults = faults
@@ -72,7 +74,8 @@ class PartitionProducer:
         Raises: BrokerError when the coordinator does not answer.
         """
         try:
-            # With the connection up first, initialising takes a tenth of a second instead of waiting for a 500 ms timer.
+            # With the connection up first, initialising takes a tenth of a second instead of
+            # waiting for a 500 ms timer.
             self._producer.list_topics(self._target.source, timeout=_METADATA_TIMEOUT_S)
             self._producer.init_transactions(_INIT_TIMEOUT_S)
         except KafkaException as error:
@@ -82,7 +85,8 @@ class PartitionProducer:
     def commit(self, step: Step, offset_metadata: str, group_metadata: bytes) -> None:
         """Write one step as one transaction.
 
-        Raises: BrokerError; the transaction is aborted as far as that is possible, its outcome may be unknown, and whoever
+        Raises: BrokerError; the transaction is aborted as far as that is possible, its outcome may
+                be unknown, and whoever
                 called must forget the partition's memory.
         """
         producer = self._producer
@@ -105,7 +109,7 @@ class PartitionProducer:
             raise BrokerError(message, retryable=True) from error
 
     def _fault_point(self, point: str) -> None:
-        """Let a chaos test act here, with everything so far written to the broker: the kills that matter."""
+        """Let a chaos test act here, with everything so far written to the broker."""
         if self._faults is not no_faults:
             self._producer.flush(_FLUSH_TIMEOUT_S)
             self._faults(point)
@@ -117,13 +121,21 @@ class PartitionProducer:
                 self._append(output.topic, output.value, output.key, headers=output.headers)
             else:
                 self._append(
-                    output.topic, output.value, output.key, partition=output.partition, headers=output.headers
+                    output.topic,
+                    output.value,
+                    output.key,
+                    partition=output.partition,
+                    headers=output.headers,
                 )
         for key, value in step.rows:
             self._append(target.changelog, value, key, partition=target.partition)
         self._append(target.changelog, step.position_row, POSITION_KEY, partition=target.partition)
         self._append(
-            target.journal, step.journal, target.journal_key, partition=target.journal_partition, headers=_JOURNAL
+            target.journal,
+            step.journal,
+            target.journal_key,
+            partition=target.journal_partition,
+            headers=_JOURNAL,
         )
 
     def _append(self, topic: str, value: bytes | None, key: bytes, **options: Any) -> None:
@@ -132,7 +144,9 @@ class PartitionProducer:
         except BufferError:
             self._append_when_there_is_room(topic, value, key, options)
 
-    def _append_when_there_is_room(self, topic: str, value: bytes | None, key: bytes, options: dict[str, Any]) -> None:
+    def _append_when_there_is_room(
+        self, topic: str, value: bytes | None, key: bytes, options: dict[str, Any]
+    ) -> None:
         """The local queue is full: wait for the broker, as long as the transaction may last."""
         deadline = time.monotonic() + self._fill_timeout_s
         while True:

@@ -1,9 +1,11 @@
-"""Faust's aiokafka transport, changed where a stage needs it: read committed, record lists, seeks by state.
+"""Faust's aiokafka transport, changed where a stage needs it.
 
-Faust keeps group membership, assignment and flow; fetched records of the stage's mailbox bypass its per-record path.
-`perform_seek` is where a partition is taken: Faust calls it in its recovery task, after a rebalance and before flow resumes.
+Faust keeps group membership, assignment and flow; fetched records of the stage's mailbox bypass
+its per-record path. `perform_seek` is where a partition is taken: Faust calls it in its recovery
+task, after a rebalance and before flow resumes.
 
-Private attributes of aiokafka are used here and nowhere else; the dependency is pinned, tests cover each.
+Private attributes of aiokafka are used here and nowhere else; the dependency is pinned, tests
+cover each.
 
 Source: FINDINGS 1, 8, 10, 14.
 """
@@ -25,7 +27,8 @@ FETCH_WAIT_BUSY_MS = 10
 """A partition consumed late misses the fetch that is under way and waits for it to end."""
 
 FETCH_WAIT_IDLE_MS = 100
-"""After a second of silence: a tenth of the fetch requests, and an idle member costs next to nothing."""
+"""After a second of silence: a tenth of the fetch requests, and an idle member costs next to
+nothing."""
 
 _IDLE_AFTER_S = 1.0
 _PAUSED_POLL_S = 0.002
@@ -39,37 +42,41 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer: Any = super()._create_worker_consumer(transport)
         # Faust hard-codes read_uncommitted and 1.5 s; both are read when the consumer starts.
-        consumer._isolation_level = "read_committed"  # noqa: SLF001
-        consumer._fetch_max_wait_ms = FETCH_WAIT_BUSY_MS  # noqa: SLF001
+        consumer._isolation_level = "read_committed"
+        consumer._fetch_max_wait_ms = FETCH_WAIT_BUSY_MS
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """Leave the group, also as a static member: scaling down and rolling restarts then take under a second.
+        """Leave the group, also as a static member: scaling down then takes under a second.
 
         aiokafka never sends LeaveGroup for a static member; the broker accepts one by member id.
         """
-        consumer = self._consumer
-        if consumer is not None and consumer._coordinator is not None:  # noqa: SLF001
-            consumer._coordinator._group_instance_id = None  # noqa: SLF001
+        consumer: Any = self._consumer
+        if consumer is not None and consumer._coordinator is not None:
+            consumer._coordinator._group_instance_id = None
         await super().on_thread_stop()
 
     def set_fetch_wait_ms(self, wait_ms: int) -> None:
         """Change how long the broker may hold an empty fetch; takes effect with the next one."""
-        consumer = self._consumer
-        if consumer is not None and consumer._fetcher is not None:  # noqa: SLF001
-            consumer._fetcher._fetch_max_wait_ms = wait_ms  # noqa: SLF001
+        consumer: Any = self._consumer
+        if consumer is not None and consumer._fetcher is not None:
+            consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
 class StageConsumer(driver.Consumer):
     """Yields one message per fetched record list of the stage's mailbox."""
 
+    app: Any
+    _thread: Any
     _heard_at = 0.0
     _fetch_wait_ms = FETCH_WAIT_BUSY_MS
 
     def _new_consumer_thread(self) -> Any:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:
+    async def getmany(
+        self, timeout: float
+    ) -> AsyncIterator[tuple[TP, Any]]:
         """Fetched records: lists for the stage, single messages for any other topic."""
         live = self.app.live
         records, active = await self._wait_next_records(timeout)
@@ -93,7 +100,8 @@ class StageConsumer(driver.Consumer):
 
     def _batch_message(self, tp: TP, fetched: list[Any], generation: int) -> Any:
         first = fetched[0]
-        return driver.ConsumerMessage(
+        message: Any = driver.ConsumerMessage
+        return message(
             tp.topic,
             tp.partition,
             first.offset,
@@ -118,10 +126,13 @@ class StageConsumer(driver.Consumer):
             self._fetch_wait_ms = wait_ms
             self._thread.set_fetch_wait_ms(wait_ms)
 
-    async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:
+    async def _wait_next_records(
+        self, timeout: float
+    ) -> tuple[Any, Any]:
         """Faust's own, but paused partitions are looked at again after 2 ms instead of 1 s."""
         if not self.flow_active:
-            await self.wait(self.can_resume_flow)
+            can_resume: Any = self.can_resume_flow
+            await self.wait(can_resume)
         try:
             self.not_waiting_next_records.clear()
             active = set(self._get_active_partitions())
@@ -151,10 +162,11 @@ class StageConsumer(driver.Consumer):
     def group_metadata(self) -> tuple[bytes, int]:
         """This member as librdkafka's transactions want it, and its generation.
 
-        The generation fences besides the transactional id: a member that was voted out cannot commit.
+        The generation fences besides the transactional id: a member that was voted out cannot
+        commit.
         """
-        coordinator = self._thread._ensure_consumer()._coordinator  # noqa: SLF001
-        instance: str | None = coordinator._group_instance_id  # noqa: SLF001
+        coordinator = self._thread._ensure_consumer()._coordinator
+        instance: str | None = coordinator._group_instance_id
         instance_part = b"\x01" if not instance else b"\0" + instance.encode() + b"\0"
         metadata = (
             b"CGMDv2:"

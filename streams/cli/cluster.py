@@ -1,4 +1,4 @@
-"""Which Kafka a command talks to: the one named in the settings, or the embedded broker, started on demand."""
+"""Which Kafka a command talks to: the one that is named, or the embedded broker."""
 
 from __future__ import annotations
 

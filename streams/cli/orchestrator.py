@@ -33,16 +33,25 @@ def _group() -> None:
 def serve(
     manifest: Annotated[
         Path | None,
-        typer.Option("--manifest", "-m", help="Manifest whose triggers are applied and whose handlers run here."),
+        typer.Option(
+            "--manifest",
+            "-m",
+            help="Manifest whose triggers are applied and whose handlers run here.",
+        ),
     ] = None,
     role: Annotated[
-        list[str] | None, typer.Option("--role", help="Run only this role; may be given several times.")
+        list[str] | None,
+        typer.Option("--role", help="Run only this role; may be given several times."),
     ] = None,
     state_dir: Annotated[
-        Path | None, typer.Option("--state-dir", help="Where the embedded broker and stores keep their files.")
+        Path | None,
+        typer.Option("--state-dir", help="Where the embedded broker and stores keep their files."),
     ] = None,
     provision: Annotated[
-        bool, typer.Option(help="Create missing topics first; off where `harn topology apply` is a step of its own.")
+        bool,
+        typer.Option(
+            help="Create missing topics first; off where `harn topology apply` is its own step."
+        ),
     ] = True,
     apply: Annotated[
         bool, typer.Option(help="Apply the manifest's triggers once the registry answers.")
@@ -53,12 +62,17 @@ def serve(
 ) -> None:
     """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker.
 
-    Without KAFKA_BOOTSTRAP_SERVERS a Kafka of its own is started in the state directory and left running.
+    Without KAFKA_BOOTSTRAP_SERVERS a Kafka of its own is started in the state directory and left
+    running.
 
     Exit codes: 0 stopped on request; 2 settings, 3 topology, 4 manifest; 5 broker.
     """
     if supervise:
-        raise typer.Exit(Supervisor([sys.executable, "-m", "streams.cli.main", *_unsupervised(sys.argv[1:])]).run())
+        raise typer.Exit(
+            Supervisor(
+                [sys.executable, "-m", "streams.cli.main", *_unsupervised(sys.argv[1:])]
+            ).run()
+        )
     roles = parse_roles(role)
     path = _manifest_path(manifest, roles)
     settings = Settings.from_env(**({} if state_dir is None else {"state_dir": state_dir}))
@@ -76,20 +90,25 @@ async def _serve(plan: Plan, *, apply: bool) -> None:
 
     def apply_soon() -> None:
         if apply and plan.manifest is not None and Role.REGISTRY in plan.roles:
-            applying.add(asyncio.get_running_loop().create_task(_apply(plan.settings, plan.manifest)))
+            applying.add(
+                asyncio.get_running_loop().create_task(_apply(plan.settings, plan.manifest))
+            )
 
     await run(plan, on_ready=apply_soon)
 
 
 async def _apply(settings: Settings, manifest: Path) -> None:
-    """Make the manifest the truth of its namespace; a refusal is logged, the roles go on with what is in force."""
+    """Make the manifest the truth of its namespace; a refusal is logged, the roles go on."""
     log = logs.logger(__name__)
     try:
         result = await asyncio.to_thread(apply_manifest, settings, load_manifest(manifest))
     except Exception as error:  # noqa: BLE001 - the roles serve what is in force, whatever keeps a manifest out
         log.error("manifest_not_applied", extra={"manifest": str(manifest), "reason": str(error)})  # noqa: TRY400
         return
-    log.info("manifest_applied", extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision})
+    log.info(
+        "manifest_applied",
+        extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision},
+    )
 
 
 def _manifest_path(manifest: Path | None, roles: tuple[Role, ...]) -> Path | None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import cluster_of
-from streams.edge.stage_words import resume_partition, skip_record
 from streams.core.record import Position
+from streams.edge.stage_words import resume_partition, skip_record
 from streams.errors import ConfigError
 from streams.settings import Settings
 
@@ -34,11 +34,14 @@ def resume(
 @app.command()
 def skip(
     position: Annotated[
-        str, typer.Argument(help="Position of the record, topic/partition/offset, as the log line says it.")
+        str,
+        typer.Argument(
+            help="Position of the record, topic/partition/offset, as the log line says it."
+        ),
     ],
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")] = "",
 ) -> None:
-    """Pass over the record that halted a partition: it is quarantined, and the auditor knows why."""
+    """Pass over the record that halted a partition: it is quarantined, on the record."""
     try:
         record = Position.parse(position)
     except ValueError as error:

@@ -1,6 +1,7 @@
-"""Append an operator's word about a halted partition to the stage's own mailbox, where stage and auditor read it.
+"""An operator's word about a halted partition, appended where stage and auditor read it.
 
-A skip is refused unless the stage stands exactly at that record: a word about any other record could only confuse.
+A skip is refused unless the stage stands exactly at that record: a word about any other record
+could only confuse.
 
 Source: DESIGN "Failure".
 """
@@ -37,7 +38,8 @@ def skip_record(settings: Settings, record: Position, reason: str) -> Position:
     stands_at = _committed(settings, stage, record.partition)
     if stands_at != record.offset:
         raise ConfigError(
-            f"stage {stage.name} stands at {record.topic}/{record.partition}/{stands_at}, not at {record}",
+            f"stage {stage.name} stands at {record.topic}/{record.partition}/{stands_at}, "
+            f"not at {record}",
             remedy="skip only the record that the log line `stage_partition_halted` names",
         )
     word = {
@@ -78,7 +80,9 @@ def _committed(settings: Settings, stage: Stage, partition: int) -> int:
     return max(offset, 0) if offset is not None else 0
 
 
-def _append(settings: Settings, stage: Stage, partition: int, kind: str, word: dict[str, Any]) -> Position:
+def _append(
+    settings: Settings, stage: Stage, partition: int, kind: str, word: dict[str, Any]
+) -> Position:
     acked: list[Position] = []
     problems: list[str] = []
 
@@ -100,7 +104,9 @@ def _append(settings: Settings, stage: Stage, partition: int, kind: str, word: d
     producer.flush(_TIMEOUT_S)
     if not acked:
         reason = problems[0] if problems else "no acknowledgement in time"
-        raise BrokerError(f"the word to {stage.source}/{partition} was not taken: {reason}", retryable=True)
+        raise BrokerError(
+            f"the word to {stage.source}/{partition} was not taken: {reason}", retryable=True
+        )
     return acked[0]
 
 

@@ -1,1 +1,1 @@
-"""What operators see: log lines with constant event names, and metrics in a registry that is passed in."""
+"""What operators see: log lines with constant event names, and metrics."""

@@ -1,26 +1,49 @@
-"""Metrics of the invoker: what runs, what it came to, and how long it took."""
+"""Metrics of the invoker: what runs, what it came to, how long it waited and took."""
 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class InvokerMetrics:
     """Observes one invoker."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._outstanding = Gauge("harn_invoker_outstanding", "Invocations held, waiting or running.", registry=registry)
+        self._running = Gauge("harn_invoker_running", "Handlers that run now.", registry=registry)
         self._finished = Counter(
-            "harn_invoker_invocations", "Invocations that ended, by outcome.", ["outcome"], registry=registry
+            "harn_invoker_invocations",
+            "Invocations that ended, by outcome.",
+            ["outcome"],
+            registry=registry,
         )
         self._seconds = Histogram(
-            "harn_invoker_handler_seconds", "Run time of handlers.", buckets=_SECONDS, registry=registry
+            "harn_invoker_handler_seconds",
+            "Run time of handlers.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._waited = Histogram(
+            "harn_trigger_queue_age_at_dispatch_start_seconds",
+            "From the event's acceptance to its handler's start.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._unusable = Counter(
+            "harn_invoker_unusable_intents",
+            "Intents that could not be read.",
+            registry=registry,
+        )
+        self._late = Counter(
+            "harn_invoker_late_renewals",
+            "Renewals that came after the lease had run out.",
+            registry=registry,
         )
 
-    def started(self) -> None:
-        """A handler started."""
+    def started(self, waited_ms: int) -> None:
+        """A handler starts, so long after its event was accepted."""
+        self._waited.observe(waited_ms / 1000)
 
     def finished(self, outcome: str, seconds: float) -> None:
         """An invocation ended."""
@@ -28,5 +51,13 @@ class InvokerMetrics:
         self._seconds.observe(seconds)
 
     def outstanding(self, count: int) -> None:
-        """So many invocations are held."""
-        self._outstanding.set(count)
+        """So many handlers run now."""
+        self._running.set(count)
+
+    def unusable(self) -> None:
+        """An intent could not be read and was passed over."""
+        self._unusable.inc()
+
+    def leases_late(self, late_ms: int) -> None:  # noqa: ARG002 - the log line has the number
+        """Renewals came so late that leases have run out."""
+        self._late.inc()

@@ -1,15 +1,17 @@
 """Structured logs: one line per non-trivial step, an event name and its fields.
 
-    2026-11-28T00:33:09.123Z warning stage_partition_halted stage=dispatch position=trigger.dispatches/3/1042
+    2026-11-28T00:33:09.123Z warning stage_partition_halted stage=dispatch
+    position=trigger.dispatches/3/1042
 
-With `HARN_LOG_FORMAT=json` each line is one JSON object.  Values are identifiers and numbers; bodies and secrets never enter.
+With `HARN_LOG_FORMAT=json` each line is one JSON object.  Values are identifiers and numbers;
+bodies and secrets never enter.
 
 Source: STYLE 2.11.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import logging
 import sys
@@ -31,7 +33,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _at(record: logging.LogRecord) -> str:
-    moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+    moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -41,7 +43,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Render one record."""
         fields = " ".join(f"{key}={_shown(value)}" for key, value in _fields(record).items())
-        line = f"{_at(record)} {record.levelname.lower():<7} {record.getMessage()} {fields}".rstrip()
+        line = (
+            f"{_at(record)} {record.levelname.lower():<7} {record.getMessage()} {fields}".rstrip()
+        )
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -70,7 +74,7 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a caller logs
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Leave out what services of the mode library say of their own starting and stopping, in our modules' name."""
+    """Leave out what the mode library says of starting and stopping in our modules' name."""
     return record.levelno >= logging.WARNING or not str(record.msg).startswith("[^")
 
 

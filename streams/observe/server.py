@@ -17,9 +17,11 @@ from streams.settings import Settings
 
 
 class ObserveServer:
-    """Serves one process's metrics and health.  Liveness says that the loop turns, not that a broker answers."""
+    """Metrics and health of one process.  Alive means that the loop turns, no more."""
 
-    def __init__(self, settings: Settings, registry: CollectorRegistry, *, ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, settings: Settings, registry: CollectorRegistry, *, ready: Callable[[], bool]
+    ) -> None:
         self._settings = settings
         self._registry = registry
         self._ready = ready
@@ -41,7 +43,9 @@ class ObserveServer:
         except OSError as error:
             await self._runner.cleanup()
             problem = f"metrics cannot listen on {host}:{port}: {error.strerror or error}"
-            raise ConfigError(problem, remedy="set HARN_METRICS_PORT to a free port, or to 0 for any") from error
+            raise ConfigError(
+                problem, remedy="set HARN_METRICS_PORT to a free port, or to 0 for any"
+            ) from error
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
@@ -59,4 +63,6 @@ class ObserveServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         ready = self._ready()
-        return web.json_response({"status": "ready" if ready else "starting"}, status=200 if ready else 503)
+        return web.json_response(
+            {"status": "ready" if ready else "starting"}, status=200 if ready else 503
+        )

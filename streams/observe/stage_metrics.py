@@ -1,4 +1,4 @@
-"""Metrics of a stage, a function of its steps: lag, batch size, fold and commit time, rows, quarantine, restarts.
+"""Metrics of a stage, a function of its steps.
 
 Source: STYLE 2.11; DESIGN "The stage runtime".
 """
@@ -18,27 +18,54 @@ class StageCollectors:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         stage, partition = ["stage"], ["stage", "partition"]
-        self.records = Counter("harn_stage_records", "Records folded and committed.", stage, registry=registry)
-        self.outputs = Counter("harn_stage_outputs", "Records appended by folds.", stage, registry=registry)
-        self.rows_written = Counter("harn_stage_rows_written", "Rows written.", stage, registry=registry)
-        self.quarantined = Counter("harn_stage_quarantined", "Records quarantined.", stage, registry=registry)
+        self.records = Counter(
+            "harn_stage_records", "Records folded and committed.", stage, registry=registry
+        )
+        self.outputs = Counter(
+            "harn_stage_outputs", "Records appended by folds.", stage, registry=registry
+        )
+        self.rows_written = Counter(
+            "harn_stage_rows_written", "Rows written.", stage, registry=registry
+        )
+        self.quarantined = Counter(
+            "harn_stage_quarantined", "Records quarantined.", stage, registry=registry
+        )
         self.transactions = Counter(
             "harn_stage_transactions", "Transactions committed.", stage, registry=registry
         )
         self.batch_records = Histogram(
-            "harn_stage_batch_records", "Records per transaction.", stage, buckets=_RECORDS, registry=registry
+            "harn_stage_batch_records",
+            "Records per transaction.",
+            stage,
+            buckets=_RECORDS,
+            registry=registry,
         )
         self.fold_seconds = Histogram(
-            "harn_stage_fold_seconds", "Time to fold and encode a batch.", stage, buckets=_SECONDS, registry=registry
+            "harn_stage_fold_seconds",
+            "Time to fold and encode a batch.",
+            stage,
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.commit_seconds = Histogram(
-            "harn_stage_commit_seconds", "Time of a transaction.", stage, buckets=_SECONDS, registry=registry
+            "harn_stage_commit_seconds",
+            "Time of a transaction.",
+            stage,
+            buckets=_SECONDS,
+            registry=registry,
         )
-        self.partitions = Gauge("harn_stage_partitions", "Partitions owned.", stage, registry=registry)
+        self.partitions = Gauge(
+            "harn_stage_partitions", "Partitions owned.", stage, registry=registry
+        )
         self.rows = Gauge("harn_stage_rows", "Rows held.", partition, registry=registry)
-        self.lag = Gauge("harn_stage_lag_records", "Records not yet folded.", partition, registry=registry)
+        self.lag = Gauge(
+            "harn_stage_lag_records", "Records not yet folded.", partition, registry=registry
+        )
         self.halted = Gauge(
-            "harn_stage_partition_halted", "1 while a partition waits for an operator.", partition, registry=registry
+            "harn_stage_partition_halted",
+            "1 while a partition waits for an operator.",
+            partition,
+            registry=registry,
         )
 
 
