@@ -28,7 +28,7 @@ _AT_MOST = (
 
 
 def derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return defaults that depend on what is set in `values`; the set value itself wins over them."""
+    """Return defaults that follow from what is set in `values`, which wins over them."""
     defaults: dict[str, Any] = {}
     if values.get("bootstrap") is not None:
         # A real cluster: room for twelve members a role, and one broker may be down.
@@ -52,19 +52,25 @@ def contradictions(values: Mapping[str, Any], declarations: Mapping[str, Declara
                 f"{declarations[smaller].env} is {values[smaller]}, "
                 f"expected at most {bound} = {limit}"
             )
-    return problems + _sasl_contradictions(values)
+    return problems + _security_contradictions(values)
 
 
-def _sasl_contradictions(values: Mapping[str, Any]) -> list[str]:
+def _security_contradictions(values: Mapping[str, Any]) -> list[str]:
     protocol = values["kafka_security_protocol"]
+    sasl = protocol.startswith("SASL_")
     names = ("kafka_sasl_mechanism", "kafka_sasl_username", "kafka_sasl_password")
     given = [values[name] is not None for name in names]
-    if protocol.startswith("SASL_") and not all(given):
+    if values["bootstrap"] is None and protocol != "PLAINTEXT":
+        problem = (
+            f"KAFKA_SECURITY_PROTOCOL is {protocol}, expected KAFKA_BOOTSTRAP_SERVERS to be set "
+            "with it: a broker of our own speaks PLAINTEXT"
+        )
+    elif sasl and not all(given):
         problem = (
             f"KAFKA_SECURITY_PROTOCOL is {protocol}, expected KAFKA_SASL_MECHANISM, "
             "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD to be set with it"
         )
-    elif any(given) and not protocol.startswith("SASL_"):
+    elif any(given) and not sasl:
         problem = (
             "KAFKA_SASL_MECHANISM, KAFKA_SASL_USERNAME or KAFKA_SASL_PASSWORD is set, expected "
             f"KAFKA_SECURITY_PROTOCOL to be SASL_PLAINTEXT or SASL_SSL, not {protocol}"
