@@ -44,13 +44,21 @@ class Retryable(Exception):  # noqa: N818 - as Terminal
     Raises ValueError when `after_ms` is negative, TypeError when it is no int.
     """
 
+    # A subclass that does not call __init__ asks for no delay.
+    _after_ms = 0
+
     def __init__(self, *args: object, after_ms: int = 0) -> None:
         super().__init__(*args)
         if not isinstance(after_ms, int) or isinstance(after_ms, bool):
             raise TypeError(f"after_ms is {type(after_ms).__name__}, expected int milliseconds")
         if after_ms < 0:
             raise ValueError(f"after_ms is {after_ms}, expected milliseconds >= 0")
-        self.after_ms = after_ms
+        self._after_ms = after_ms
+
+    @property
+    def after_ms(self) -> int:
+        """Return the least delay before the next attempt, milliseconds."""
+        return self._after_ms
 
 
 class Event:
