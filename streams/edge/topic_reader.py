@@ -1,0 +1,186 @@
+"""One topic read from chosen offsets on, without a group: nothing is committed, nobody rebalances.
+
+The registry's followers and `harn log` read in this way.  By default only committed records are
+seen, and the end is the stable end: what an open transaction holds back comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streams.errors import BrokerError, TopologyError
+from streams.kafka import make_consumer
+from streams.settings import Settings
+
+__all__ = ["ReadRecord", "TopicReader"]
+
+_TIMEOUT_S = 30.0
+_RECORDS = 1_000
+
+# librdkafka goes on trying by itself after these; whoever waits has a deadline of its own.
+_PASSING = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+    }
+)
+_MISSING = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
+)
+
+
+class ReadRecord(NamedTuple):
+    """One record as it lies in the log; `timestamp` is ms since epoch, `value` None a tombstone."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+    @property
+    def kind(self) -> str:
+        """Return the header `kind`, or nothing when there is none."""
+        found = [content for name, content in self.headers if name == "kind"]
+        return found[0].decode(errors="replace") if found else ""
+
+
+class TopicReader:
+    """Reads partitions of one topic; use it as a context, in one thread.
+
+    Raises TopologyError when the topic is missing, BrokerError when no broker answers within 30 s.
+    """
+
+    def __init__(self, settings: Settings, topic: str, *, committed_only: bool = True) -> None:
+        self.topic = topic
+        self._bootstrap = settings.bootstrap
+        self._consumer: Consumer = make_consumer(
+            settings,
+            group_id=None,
+            isolation="read_committed" if committed_only else "read_uncommitted",
+            enable_partition_eof=True,
+            # An answer comes as soon as there is something; without traffic one a second is enough.
+            fetch_wait_max_ms=1_000,
+        )
+        try:
+            self.partitions = self._count()
+        except BaseException:
+            self.close()
+            raise
+        self._open: set[int] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def at_end(self) -> bool:
+        """Whether every partition has been read to its end; more may have come since."""
+        return not self._open
+
+    def start_at(self, offsets: Mapping[int, int]) -> None:
+        """Read these partitions from these offsets; the others are left out."""
+        self._open = set(offsets)
+        self._consumer.assign(
+            [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
+        )
+
+    def read(self, timeout_s: float) -> list[ReadRecord]:
+        """Return what is there next; nothing when the time is over or an end is reached.
+
+        Records of one partition are in offset order.
+        """
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        found = [first, *self._consumer.consume(_RECORDS, 0)]
+        return [record for message in found if (record := self._take(message)) is not None]
+
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the one after its last."""
+        try:
+            return self._consumer.get_watermark_offsets(
+                TopicPartition(self.topic, partition), timeout=_TIMEOUT_S, cached=False
+            )
+        except KafkaException as error:
+            raise self._failure(error.args[0]) from error
+
+    def offsets_at(self, timestamp_ms: int) -> dict[int, int]:
+        """Return, per partition, the first offset whose record is that young; its end if none."""
+        wanted = [
+            TopicPartition(self.topic, partition, timestamp_ms)
+            for partition in range(self.partitions)
+        ]
+        try:
+            found = self._consumer.offsets_for_times(wanted, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._failure(error.args[0]) from error
+        return {
+            entry.partition: entry.offset
+            if entry.offset >= 0
+            else self.watermarks(entry.partition)[1]
+            for entry in found
+        }
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def _count(self) -> int:
+        try:
+            # Also brings the connection up: the first fetch would wait for it for a second.
+            found = self._consumer.list_topics(self.topic, timeout=_TIMEOUT_S).topics[self.topic]
+        except KafkaException as error:
+            raise self._failure(error.args[0]) from error
+        if found.error is not None:
+            raise self._failure(found.error)
+        return len(found.partitions)
+
+    def _take(self, message: Message) -> ReadRecord | None:
+        error = message.error()
+        partition, offset = message.partition(), message.offset()
+        if error is None:
+            assert partition is not None, "a record has a partition"
+            assert offset is not None, "a record has an offset"
+            self._open.add(partition)
+            return ReadRecord(
+                partition,
+                offset,
+                message.timestamp()[1],
+                _bytes(message.key()),
+                _bytes(message.value()),
+                [(name, _bytes(content) or b"") for name, content in message.headers() or ()],
+            )
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            assert partition is not None, "an end has a partition"
+            self._open.discard(partition)
+        elif not error.retriable() and error.code() not in _PASSING:
+            raise self._failure(error)
+        return None
+
+    def _failure(self, error: KafkaError) -> BrokerError | TopologyError:
+        if error.code() in _MISSING:
+            return TopologyError(
+                f"topic {self.topic} is missing at {self._bootstrap}",
+                remedy="run `harn topology apply`",
+            )
+        message = f"{self.topic} at {self._bootstrap} cannot be read: {error.str()}"
+        return BrokerError(message, retryable=error.retriable() or error.code() in _PASSING)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
