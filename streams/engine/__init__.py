@@ -1,11 +1,15 @@
-"""The engine: the pure step from mailbox bytes to committed bytes, shared by the live agent, the driver and the auditor."""
+"""The engine: the pure step from mailbox bytes to committed bytes.
+
+The live agent, the in-memory driver and the auditor share it.
+"""
 
 from __future__ import annotations
 
 from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
 from streams.engine.evidence import row_hash
+from streams.engine.fetched import RawRecord
 from streams.engine.memory import POSITION_KEY, START, Memory, StatePosition
-from streams.engine.step import EncodedOutput, FoldFailed, RawRecord, Step, fold_batch, settle
+from streams.engine.step import EncodedOutput, FoldFailed, Step, fold_batch, settle
 from streams.engine.store import MemoryStore, RowChange, Store
 
 __all__ = [

@@ -1,5 +1,6 @@
-"""A stage declaration bound to its fold and to the codec: everything that turns mailbox bytes into committed bytes.
+"""A stage declaration bound to its fold and to the codec.
 
+Together they are everything that turns mailbox bytes into committed bytes.
 The live agent, the in-memory driver and the auditor build the same `BoundStage` and call the same
 functions on it.
 
@@ -20,7 +21,7 @@ MAX_RECORD_BYTES = 900_000
 """No fold emits a larger record: the broker's default limit is 1,048,588 with its own framing."""
 
 MAX_INPUT_BYTES = 600_000
-"""A larger mailbox record is quarantined: what a fold derives from it must stay under MAX_RECORD_BYTES."""
+"""A larger mailbox record is quarantined: what follows from it must stay under MAX_RECORD_BYTES."""
 
 Encode = Callable[[Any], bytes]
 
@@ -40,7 +41,7 @@ class Sink:
     """How outputs of one (topic, kind) are encoded; `tag` stands for both in the hash chain."""
 
     topic: str
-    kind: bytes
+    kind_header: tuple[str, bytes]
     encode: Encode
     tag: bytes
 
@@ -77,7 +78,10 @@ class BoundStage:
         writable = {*stage.sinks, stage.quarantine}
         self.sinks = {
             (topic, kind): Sink(
-                topic, kind.encode(), self.codec.encoder(schema), f"{topic}\0{kind}\0".encode()
+                topic,
+                ("kind", kind.encode()),
+                self.codec.encoder(schema),
+                f"{topic}\0{kind}\0".encode(),
             )
             for (topic, kind), schema in self.topology.kinds.items()
             if topic in writable

@@ -1,5 +1,6 @@
-"""What the hash chain commits to: every input, output and row of a batch, and the journal entry's own fields.
+"""What the hash chain commits to.
 
+Every input, output and row of a batch, and the journal entry's own fields.
 Each piece is framed by its kind and the lengths of its parts, so that no two different batches give
 the same bytes: nothing can be moved from a value into the next header, or from one batch into
 another, without changing the chain.
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from struct import Struct
 
+from streams.engine.fetched import RawRecord
 from streams.engine.store import RowChange
 
 HASH_BYTES = 32
@@ -27,11 +29,9 @@ _INPUT_PIECE, _OUTPUT_PIECE, _ROW_PIECE = 1, 2, 3
 _ABSENT = -1  # the length of what is not there: a null key, value or header, a deleted row
 _MODULUS = 1 << (8 * HASH_BYTES)
 
-Headers = Sequence[tuple[str, bytes | None]]
-
 
 def row_hash(key: bytes, value: bytes, /) -> int:
-    """The hash of one row, as summed into the state hash."""
+    """Return the hash of one row, as it is summed into the state hash."""
     framed = len(key).to_bytes(4) + key + value
     return int.from_bytes(blake2b(framed, digest_size=HASH_BYTES).digest())
 
@@ -44,33 +44,27 @@ class Evidence:
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
 
-    def add_input(
-        self,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-    ) -> None:
-        """Commit to a mailbox record as it was fetched."""
-        pieces = self.pieces
-        pieces.append(
-            _INPUT.pack(
-                _INPUT_PIECE,
-                offset,
-                timestamp_ms,
-                _ABSENT if key is None else len(key),
-                _ABSENT if value is None else len(value),
-                len(headers),
-            )
+    def add_input(self, raw: RawRecord) -> int:
+        """Commit to a mailbox record as it was fetched; return the bytes of all its parts."""
+        pieces, key, value, headers = self.pieces, raw.key, raw.value, raw.headers
+        key_size = _ABSENT if key is None else len(key)
+        value_size = _ABSENT if value is None else len(value)
+        frame = _INPUT.pack(
+            _INPUT_PIECE, raw.offset, raw.timestamp, key_size, value_size, len(headers)
         )
+        pieces += (frame, key or b"", value or b"")
+        size = max(key_size, 0) + max(value_size, 0)
         for name, content in headers:
             raw_name = name.encode()
+            name_size = len(raw_name)
             if content is None:
-                pieces += (_HEADER.pack(len(raw_name), _ABSENT), raw_name)
+                pieces += (_HEADER.pack(name_size, _ABSENT), raw_name)
+                size += name_size
             else:
-                pieces += (_HEADER.pack(len(raw_name), len(content)), raw_name, content)
-        pieces += (key or b"", value or b"")
+                content_size = len(content)
+                pieces += (_HEADER.pack(name_size, content_size), raw_name, content)
+                size += name_size + content_size
+        return size
 
     def add_output(
         self,
@@ -81,7 +75,7 @@ class Evidence:
         key: bytes,
         value: bytes,
     ) -> None:
-        """Commit to an output; `tag` is its topic and kind, `extra` its headers besides the engine's own."""
+        """Commit to an output; `tag` is topic and kind, `extra` the headers besides ours."""
         self.pieces += (
             _OUTPUT.pack(
                 _OUTPUT_PIECE,
@@ -101,7 +95,7 @@ class Evidence:
     def add_rows(
         self, changes: Sequence[tuple[RowChange, bytes | None]], state_hash: bytes
     ) -> bytes:
-        """Commit to the changed rows (each with what it replaces); return the state hash after them."""
+        """Commit to the changed rows, each with what it replaces; return the new state hash."""
         total = int.from_bytes(state_hash)
         pieces = self.pieces
         for (key, after), before in changes:
@@ -115,6 +109,6 @@ class Evidence:
         return (total % _MODULUS).to_bytes(HASH_BYTES)
 
     def chain(self, entry: bytes) -> bytes:
-        """The chain hash: over the journal entry that holds the previous one, and all pieces."""
+        """Return the chain hash: over the entry that holds the previous one, and all pieces."""
         framed = len(entry).to_bytes(4) + entry + b"".join(self.pieces)
         return blake2b(framed, digest_size=HASH_BYTES).digest()

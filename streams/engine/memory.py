@@ -1,4 +1,4 @@
-"""A partition's memory: its position in the mailbox, its rows, its clock and the stage's derived index.
+"""A partition's memory: its place in the mailbox, its rows, its clock, the stage's derived index.
 
 Source: DESIGN "The stage runtime", "Taking a partition".
 """
@@ -34,7 +34,7 @@ class StatePosition:
     state_hash: bytes
 
     def as_row(self) -> dict[str, Any]:
-        """The value of the reserved row."""
+        """Return the value of the reserved row."""
         return {
             "seq": self.seq,
             "next_offset": self.next_offset,

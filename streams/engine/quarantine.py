@@ -6,10 +6,10 @@ Source: DESIGN law 8; decision A2.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
 
 from streams.core.record import Output, Position
 from streams.engine.bound import BoundStage
+from streams.engine.fetched import RawRecord
 
 _RAW_BYTES_MAX = 65_536  # enough to see what it is; the record itself stays at its position
 _KEY_BYTES_MAX = 1_024
@@ -25,16 +25,16 @@ TIMER_SKIPPED = "timer_skipped"
 
 
 def quarantined(
-    stage: BoundStage, partition: int, raw: Any, kind: str | None, code: str, reason: str
+    stage: BoundStage, partition: int, raw: RawRecord, kind: str | None, code: str, reason: str
 ) -> Output:
-    """The `record_quarantined` output for a raw mailbox record."""
+    """Make the `record_quarantined` output for a mailbox record."""
     return _output(stage, partition, raw, kind, code, reason, raw.key, raw.value or b"")
 
 
 def quarantined_row(
-    stage: BoundStage, partition: int, raw: Any, row_key: str, row: bytes
+    stage: BoundStage, partition: int, raw: RawRecord, row_key: str, row: bytes
 ) -> Output:
-    """The `record_quarantined` output for a row whose timer was passed over at a raw mailbox record."""
+    """Make the `record_quarantined` output for a row whose timer was passed over at a record."""
     reason = "a timer passed over on an operator's word; key and content are the row's"
     return _output(stage, partition, raw, None, TIMER_SKIPPED, reason, row_key.encode(), row)
 
@@ -42,7 +42,7 @@ def quarantined_row(
 def _output(
     stage: BoundStage,
     partition: int,
-    raw: Any,
+    raw: RawRecord,
     kind: str | None,
     code: str,
     reason: str,

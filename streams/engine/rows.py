@@ -1,5 +1,6 @@
-"""The rows of one partition as a fold sees them: an overlay of this batch over the committed store, and the timers.
+"""The rows of one partition as a fold sees them.
 
+An overlay of this batch over the committed store, and the timers.
 Timers are rows: a row type with a due field arms a timer whenever such a row is stored.
 
 Invariants: `count` is the exact number of rows of a timer type; `changes()` lists each dirty key
@@ -22,7 +23,7 @@ _ABSENT: Any = object()
 
 
 def prefix_of(key: str) -> str:
-    """The row prefix of a key: what stands before its first colon."""
+    """Return the row prefix of a key: what stands before its first colon."""
     return key.partition(":")[0]
 
 
@@ -56,7 +57,7 @@ class PartitionRows:
                 yield key.decode(), decode(value)[1][due_field]
 
     # ------------------------------------------------------------------ what folds call
-    def get(self, key: str, /) -> Any:
+    def get(self, key: str, /) -> Any:  # noqa: ANN401 - the row's TypedDict, by its prefix
         """See `Rows.get`."""
         value = self._current.get(key, _ABSENT)
         if value is not _ABSENT:
@@ -117,7 +118,7 @@ class PartitionRows:
         return False
 
     def pop_due(self, now_ms: int, *, ticking: bool) -> tuple[int, str] | None:
-        """Disarm the first timer that is due, in (due, key) order; return its due time and its row's key, or None.
+        """Disarm the first timer that is due, in (due, key) order; return both, or None.
 
         Whoever fires it must change or delete the row: its stored due time would arm it again after
         a reload.
@@ -138,17 +139,17 @@ class PartitionRows:
         return row is not None and row[self._timers[prefix_of(key)].due_field] == due_ms
 
     def encoded(self, key: str) -> bytes:
-        """The row under `key` as bytes, changes of this batch included; empty when there is none."""
+        """Return the row under `key` as bytes, as this batch left it; empty when there is none."""
         row = self.get(key)
         return b"" if row is None else self._types[prefix_of(key)].encode(row)
 
     def next_tick_ms(self) -> int | None:
-        """Due time of the first ticking timer; None when nothing waits."""
+        """Return when the first ticking timer is due; None when nothing waits."""
         heads = [entry[0] for timers in self._ticking if (entry := timers.first()) is not None]
         return min(heads, default=None)
 
     def changes(self) -> list[tuple[RowChange, bytes | None]]:
-        """The dirty rows of this batch, encoded, each with its committed value; unchanged rows are left out."""
+        """Return the rows that this batch changed, encoded, each with its committed value."""
         changed: list[tuple[RowChange, bytes | None]] = []
         get, types = self.store.get, self._types
         for key, value in self._current.items():

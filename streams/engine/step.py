@@ -14,19 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from streams.codec import DecodeError
 from streams.core.record import Output, Record, Rejection
 from streams.engine import quarantine
 from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
 from streams.engine.evidence import Evidence
+from streams.engine.fetched import RawRecord
 from streams.engine.memory import Memory, StatePosition
 from streams.engine.store import RowChange
 from topology.model import RUNTIME_KINDS, TICK
 
 DUE_MAX_PER_RECORD = 1_000
-"""Ticking timers fired before one record; the rest wait for the next record or tick.  Part of the fold: never a setting."""
+"""Ticking timers fired before one record; the rest wait for the next record or tick.
+
+Part of the fold: never a setting.
+"""
 
 LAZY_DUE_MAX_PER_RECORD = 4
 """Timers of rows that merely expire; more than one a record, so that expiry outruns arrival."""
@@ -41,35 +45,6 @@ _ENGINE_HEADERS = frozenset({"cause", "fold"})
 _RUNTIME_KINDS = frozenset(kind for kind, _ in RUNTIME_KINDS)
 _NO_HEADERS: dict[str, str] = {}
 _NONE: frozenset[Any] = frozenset()
-
-
-class RawRecord(Protocol):
-    """A fetched record: what the records of every consumer library have in common."""
-
-    @property
-    def offset(self) -> int:
-        """Return its offset."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Return its append time, ms since epoch."""
-        ...
-
-    @property
-    def key(self) -> bytes | None:
-        """Return its key."""
-        ...
-
-    @property
-    def value(self) -> bytes | None:
-        """Return its framed value."""
-        ...
-
-    @property
-    def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """Return its headers; a null one is legal in Kafka."""
-        ...
 
 
 class EncodedOutput(NamedTuple):
@@ -160,8 +135,7 @@ class _Batch:
         """Advance time to the record, fire what is due, fold it, encode what comes of it."""
         state = self.memory.state
         state.now_ms = max(state.now_ms, raw.timestamp)
-        self.evidence.add_input(raw.offset, raw.timestamp, raw.key, raw.value, raw.headers)
-        record = self._decode(raw)
+        record = self._decode(raw, self.evidence.add_input(raw))
         cause = f"{self._cause}{raw.offset}/"
         index = 0
         if self.memory.rows.any_due(state.now_ms):
@@ -181,23 +155,19 @@ class _Batch:
                 answer = (self._quarantine(raw, record.kind, quarantine.REJECTED, reason),)
             self._emit(answer, cause, index)
 
-    def _decode(self, raw: RawRecord) -> Record | Output:
-        """The record to fold, or the quarantine output that stands for it."""
+    def _decode(self, raw: RawRecord, size: int) -> Record | Output:
+        """Return the record to fold, or the quarantine output that stands for it."""
         kind: str | None = None
         extra = _NO_HEADERS
-        size = 0
         for name, content in raw.headers:
             if content is None:  # a null header is legal, and says nothing
                 continue
-            size += len(name) + len(content)
             if name == "kind":
                 kind = content.decode(errors="replace") or None
             elif name not in _ENGINE_HEADERS:
                 if extra is _NO_HEADERS:
                     extra = {}
                 extra[name] = content.decode(errors="replace")
-        key, value = raw.key or b"", raw.value or b""
-        size += len(key) + len(value)
         if size > MAX_INPUT_BYTES:
             reason = (
                 f"key, value and headers have {size} bytes, at most {MAX_INPUT_BYTES} are folded"
@@ -205,7 +175,7 @@ class _Batch:
             return self._quarantine(raw, kind, quarantine.OVERSIZED, reason)
         stage = self.stage
         try:
-            schema, body = stage.codec.decode(value)
+            schema, body = stage.codec.decode(raw.value or b"")
         except DecodeError as error:
             return self._quarantine(raw, kind, quarantine.UNDECODABLE, str(error))
         if kind is None:
@@ -215,14 +185,16 @@ class _Batch:
             reason = f"kind {kind!r} with schema {schema!r} does not belong into {source}"
             return self._quarantine(raw, kind, quarantine.UNKNOWN_KIND, reason)
         partition = self.memory.partition
-        return Record(source, partition, raw.offset, raw.timestamp, key, kind, body, extra)
+        return Record(
+            source, partition, raw.offset, raw.timestamp, raw.key or b"", kind, body, extra
+        )
 
     def _quarantine(self, raw: RawRecord, kind: str | None, code: str, reason: str) -> Output:
         self.quarantined += 1
         return quarantine.quarantined(self.stage, self.memory.partition, raw, kind, code, reason)
 
     def _stand_in(self, raw: RawRecord) -> Record:
-        """A record without content, so that timers fired by an unusable record have a position and a time."""
+        """Make a record without content: what timers fired by an unusable record go by."""
         source, partition = self.stage.declaration.source, self.memory.partition
         return Record(source, partition, raw.offset, raw.timestamp, b"", TICK, {}, _NO_HEADERS)
 
@@ -266,12 +238,13 @@ class _Batch:
             value = sink.encode(body)
             key = key_text.encode()
             cause_bytes = f"{cause}{index}".encode()
-            headers = [(("kind", sink.kind)), ("cause", cause_bytes), fold_header]
+            headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
             if extra != self._extra:
                 self._extra = extra
                 self._extra_headers = [(name, text.encode()) for name, text in extra]
                 self._extra_bytes = repr(extra).encode() if extra else b""
-            headers += self._extra_headers
+            if extra:
+                headers += self._extra_headers
             size = len(key) + len(value) + len(self._extra_bytes)
             if size > MAX_RECORD_BYTES:
                 message = (

@@ -16,11 +16,11 @@ class Store(Protocol):
     """The committed rows of one partition."""
 
     def get(self, key: bytes, /) -> bytes | None:
-        """The value under `key`, or None."""
+        """Return the value under `key`, or None."""
         ...
 
     def apply(self, changes: Sequence[RowChange], position: bytes, /) -> None:
-        """Make a committed batch's changes, together with the encoded position that they lead to."""
+        """Make a committed batch's changes, together with the position that they lead to."""
         ...
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
@@ -28,7 +28,7 @@ class Store(Protocol):
         ...
 
     def prefixed(self, prefix: bytes, /) -> Iterator[tuple[bytes, bytes]]:
-        """The rows whose key starts with `prefix`, in key order."""
+        """Iterate over the rows whose key starts with `prefix`, in key order."""
         ...
 
     def snapshot(self) -> list[tuple[bytes, bytes]]:
@@ -36,7 +36,7 @@ class Store(Protocol):
         ...
 
     def __len__(self) -> int:
-        """How many rows there are; may be an estimate for stores on disk."""
+        """Return how many rows there are; may be an estimate for stores on disk."""
         ...
 
 

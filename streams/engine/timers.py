@@ -39,7 +39,7 @@ class Timers:
         self._rebuild()
 
     def set(self, key: str, due_ms: int | None) -> None:
-        """The row under `key` is stored, due then; None disarms it."""
+        """Note that the row under `key` is stored, due then; None disarms it."""
         if due_ms is not None and self.due.get(key) != due_ms:
             heapq.heappush(self.heap, (due_ms, key))
             if len(self.heap) > 2 * len(self.due) + _STALE_ALLOWED:
@@ -49,7 +49,7 @@ class Timers:
         self.due[key] = due_ms
 
     def drop(self, key: str) -> None:
-        """The row under `key` is gone."""
+        """Note that the row under `key` is gone."""
         self.due.pop(key, None)
 
     def first(self) -> tuple[int, str] | None:
