@@ -177,7 +177,10 @@ def _read_folder(folder: Traversable) -> dict[str, Definition]:
 
 def _expanded(stem: str, sources: Mapping[str, Definition]) -> Definition:
     """Replace every name of another file by its definition, at its first use."""
-    return _Expander(stem, sources).record(sources[stem])
+    try:
+        return _Expander(stem, sources).record(sources[stem])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SchemaError(f"{stem}{_SUFFIX}: no valid Avro schema: {error!r}") from error
 
 
 class _Expander:

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.broker import Kafka, PrivateBroker, shared_kafka
+
+# A busy machine must not fail a property: what is measured is the benchmark's business.
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
