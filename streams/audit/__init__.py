@@ -1,1 +1,1 @@
-"""The auditor: recomputes what stages decided from the log alone, and compares it with what they wrote."""
+"""The auditor: recomputes what stages decided, from the log alone, and compares what they wrote."""
