@@ -61,7 +61,7 @@ def make_schema(stem: str, definition: Definition) -> Schema:
         parsed = parse_schema(definition)
         canonical = to_parsing_canonical_form(parsed)
         digest = bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))
-        full_name = f"{definition['namespace']}.{definition['name']}"
+        full_name = str(cast("Definition", parsed)["name"])
     except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
         raise SchemaError(f"{file}: no valid Avro schema: {error!r}") from error
     shape = shape_of(definition, file)

@@ -136,13 +136,15 @@ class _Reading:
                 return Array(self.shape(definition.get("items"), f"{path}[]"))
             case "map":
                 return Map(self.shape(definition.get("values"), f"{path}{{}}"))
+            case str(name) if name in PRIMITIVES:
+                return Primitive(cast("PrimitiveName", name))
             case other:
                 raise self._error(path, repr(other))
 
     def _by_name(self, name: str, path: str) -> Shape:
         if name in PRIMITIVES:
             return Primitive(cast("PrimitiveName", name))
-        found = self._named.get(name.rpartition(".")[2])
+        found = self._named.get(_short(name))
         if found is None:
             raise self._error(path, repr(name))
         return found
@@ -153,13 +155,13 @@ class _Reading:
         return Nullable(self.shape(branches[1], path))
 
     def _enum(self, definition: dict[str, Any]) -> Shape:
-        name = str(definition["name"])
+        name = _short(definition["name"])
         shape = Enum(name, tuple(definition["symbols"]), definition.get("default"))
         self._named[name] = shape
         return shape
 
     def _record(self, definition: dict[str, Any], path: str) -> Shape:
-        name = str(definition["name"])
+        name = _short(definition["name"])
         fields = tuple(self._field(entry, path) for entry in definition["fields"])
         if not fields:
             raise self._error(path, f"the record {name} without fields")
@@ -179,6 +181,11 @@ class _Reading:
             '["null", <type>], '
             "or the name of a record defined before"
         )
+
+
+def _short(name: str) -> str:
+    """Return a name without its namespace: there is only one."""
+    return name.rpartition(".")[2]
 
 
 def _value(shape: Shape, default: Any) -> Any:  # noqa: ANN401 - any JSON in, any value out

@@ -18,8 +18,9 @@ from io import BytesIO
 from typing import Any, Protocol
 
 from fastavro import schemaless_reader
+from fastavro.read import SchemaResolutionError
 
-from schemas import Schema, SchemaSet
+from schemas import Schema, SchemaError, SchemaSet
 from schemas.binary import (
     READ_ERRORS,
     WRITE_ERRORS,
@@ -65,7 +66,10 @@ class RegistryIds(Protocol):
         ...
 
     def writer(self, schema_id: int, /) -> Schema | None:
-        """Return the schema of that id, or None if there is none; may ask the registry and wait."""
+        """Return the schema of that id, or None if there is none; may ask the registry and wait.
+
+        Raises: SchemaError when there is one that cannot be read here; its own error in an outage.
+        """
         ...
 
 
@@ -151,7 +155,10 @@ class Codec:
             what = f"registry id {schema_id}"
             if self._registry is None:
                 raise DecodeError("unknown_schema", f"{what}, but no registry is configured")
-            writer = self._registry.writer(schema_id)
+            try:
+                writer = self._registry.writer(schema_id)
+            except SchemaError as error:
+                raise DecodeError("unknown_schema", f"{what}: {error}") from error
         elif frame[:2] == SINGLE_OBJECT:
             _check_size(frame, _SINGLE_OBJECT_FRAME)
             what = f"fingerprint {frame[2:].hex()}"
@@ -175,7 +182,11 @@ def _resolver(writer: Schema, reader: Schema, start: int) -> _Resolve:
     def resolve(data: bytes) -> dict[str, Any]:
         body = BytesIO(data)
         body.seek(start)
-        value: Any = schemaless_reader(body, writer.parsed, reader.parsed)
+        try:
+            value: Any = schemaless_reader(body, writer.parsed, reader.parsed)
+        except (SchemaResolutionError, ValueError) as error:
+            reason = f"{reader.stem}: written with a schema that the current one cannot read"
+            raise DecodeError("unknown_schema", reason) from error
         return value
 
     return resolve

@@ -1,0 +1,170 @@
+"""A Confluent-compatible schema registry: registers what we write, looks up what others wrote.
+
+A topic carries several kinds of records, so a subject is `<topic>-<full record name>`, Confluent's
+`TopicRecordNameStrategy`; a schema has one id however many subjects it has.  Registering is
+idempotent: every process does it at start, and finds the ids that the first one made.
+
+The registry is needed at start, and later only for an id that was not seen before; what is known
+keeps working while it is down.  Its client takes a fifth of a second to import, so this module is
+imported only where `SCHEMA_REGISTRY_URL` is set.
+
+Source: Confluent Schema Registry, "Wire format" and "Subject name strategy".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from confluent_kafka.schema_registry import Schema as RegisteredSchema
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from httpx2 import TransportError
+
+from schemas import Schema, SchemaError, SchemaSet
+from schemas.load import class_stem, make_schema
+from streams.errors import BrokerError, ConfigError
+from streams.settings import Settings
+from topology import TOPOLOGY, Topology
+
+__all__ = ["SchemaRegistry", "register_schemas", "subjects"]
+
+_AVRO = "AVRO"
+_POSITION_ROW = "row_position"  # every changelog holds one a partition, whatever its rows are
+# Some ten seconds in all before an outage is reported: a registry's restart is longer, and it is the
+# supervisor's business to try again.
+_CLIENT_OPTIONS = {
+    "timeout": 5,
+    "max.retries": 4,
+    "retries.wait.ms": 200,
+    "retries.max.wait.ms": 2_000,
+}
+# An id that nobody registered is asked for again after a while, not once a record.
+_ABSENT_FOR_S = 30.0
+_ABSENT_MAX = 1_000
+
+
+class SchemaRegistry:
+    """The ids of our schemas, and the schemas of other ids; a `RegistryIds` of the codec."""
+
+    def __init__(
+        self, client: SchemaRegistryClient, place: str, schemas: SchemaSet, ids: Mapping[str, int]
+    ) -> None:
+        self._client = client
+        self._place = place
+        self._ids = dict(ids)
+        self._writers = {schema_id: schemas[stem] for stem, schema_id in ids.items()}
+        self._absent_until_s: dict[int, float] = {}
+
+    def id_of(self, stem: str, /) -> int:
+        """Return the id of the current schema `stem`; SchemaError when no topic carries it."""
+        try:
+            return self._ids[stem]
+        except KeyError:
+            message = f"{stem}.avsc: no declared topic carries it, so it has no subject and no id"
+            raise SchemaError(message) from None
+
+    def writer(self, schema_id: int, /) -> Schema | None:
+        """Return the schema of `schema_id`, or None when the registry has none.
+
+        An id that was not seen before is asked for, which blocks for some ten seconds at most.
+        Raises: SchemaError when the schema is not of a kind that can be read here; BrokerError when
+        the registry does not answer.
+        """
+        found = self._writers.get(schema_id)
+        if found is None and not self._is_absent(schema_id):
+            found = self._fetch(schema_id)
+        return found
+
+    def _is_absent(self, schema_id: int) -> bool:
+        return self._absent_until_s.get(schema_id, 0.0) > time.monotonic()
+
+    def _fetch(self, schema_id: int) -> Schema | None:
+        with _outages_named(self._place, f"id {schema_id}"):
+            try:
+                registered = self._client.get_schema(schema_id)
+            except SchemaRegistryError as error:
+                if error.http_status_code != 404:
+                    raise
+                if len(self._absent_until_s) >= _ABSENT_MAX:
+                    self._absent_until_s.clear()
+                self._absent_until_s[schema_id] = time.monotonic() + _ABSENT_FOR_S
+                return None
+        found = self._writers[schema_id] = _read_schema(registered)
+        return found
+
+
+def register_schemas(
+    settings: Settings, *, schemas: SchemaSet | None = None, topology: Topology = TOPOLOGY
+) -> SchemaRegistry:
+    """Register the schema of every record that a declared topic carries, and return their ids.
+
+    Blocks: some milliseconds a subject, some ten seconds when the registry is down.
+    Raises: ConfigError without SCHEMA_REGISTRY_URL; BrokerError when the registry does not answer
+    (retryable) or refuses a schema, which it does when it is incompatible with what it has.
+    """
+    if settings.schema_registry_url is None:
+        raise ConfigError("SCHEMA_REGISTRY_URL is not set: there is no registry to register with")
+    known = SchemaSet.load() if schemas is None else schemas
+    place = _without_secrets(settings.schema_registry_url)
+    client = SchemaRegistryClient({"url": settings.schema_registry_url, **_CLIENT_OPTIONS})
+    ids: dict[str, int] = {}
+    for subject, stem in subjects(topology, known):
+        text = json.dumps(known[stem].definition, separators=(",", ":"))
+        with _outages_named(place, f"subject {subject}"):
+            schema_id = client.register_schema(subject, RegisteredSchema(text, _AVRO))
+        # The same text has the same id under every subject; should a registry differ, one will do.
+        ids.setdefault(stem, schema_id)
+    return SchemaRegistry(client, place, known, ids)
+
+
+def subjects(topology: Topology, schemas: SchemaSet) -> list[tuple[str, str]]:
+    """Return (subject, schema stem) of every kind of record on every declared topic, sorted."""
+    carried = {(topic, stem) for (topic, _kind), stem in topology.kinds.items()}
+    for stage in topology.stages:
+        carried.add((stage.changelog, _POSITION_ROW))
+        carried.update((stage.changelog, row.schema) for row in stage.table.rows)
+    return sorted((f"{topic}-{schemas[stem].full_name}", stem) for topic, stem in carried)
+
+
+def _read_schema(registered: RegisteredSchema) -> Schema:
+    """Read a registered schema; SchemaError when it is not an Avro record of its own."""
+    if registered.schema_type not in {None, _AVRO} or registered.references:
+        raise SchemaError("the registered schema is not one Avro record without references")
+    try:
+        definition = json.loads(registered.schema_str or "")
+        name = str(definition["name"]).rpartition(".")[2]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SchemaError("the registered schema is not an Avro record") from error
+    return make_schema(class_stem(name), definition)
+
+
+@contextmanager
+def _outages_named(place: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except TransportError as error:
+        raise BrokerError(
+            f"no answer from the schema registry at {place} for {what} ({type(error).__name__})",
+            retryable=True,
+            remedy="check SCHEMA_REGISTRY_URL and that the registry is up",
+        ) from error
+    except SchemaRegistryError as error:
+        outage = error.http_status_code >= 500 or error.http_status_code == 429
+        raise BrokerError(
+            f"the schema registry at {place} refused {what}: {error.error_message} "
+            f"(HTTP {error.http_status_code})",
+            retryable=outage,
+            remedy=None if outage else "check the registry's rights, mode and compatibility level",
+        ) from error
+
+
+def _without_secrets(url: str) -> str:
+    """Return addresses without user and password."""
+    parts = [urlsplit(each.strip()) for each in url.split(",")]
+    return ",".join(
+        f"{part.scheme}://{part.netloc.rpartition('@')[2]}{part.path}" for part in parts
+    )
