@@ -42,6 +42,8 @@ from streams.settings import Settings
 
 __all__ = ["HandlerSource", "Invoker"]
 
+MAILBOX = "trigger.dispatches"
+
 _LOG = logging.getLogger("harn.invoker")
 _HANDLER_LOG = logging.getLogger("harn.handler")
 
@@ -72,7 +74,7 @@ class Invoker:
     """The invoker of one process; made and used inside one event loop.
 
     Args:    publisher: started before and stopped after the invoker.  clock: wall time, ms.
-             intake: where intents come from; the Kafka group unless a test says otherwise.
+             intake, mailbox: where intents come from and outcomes go; others in tests only.
     """
 
     name = "invoker"
@@ -87,6 +89,7 @@ class Invoker:
         observer: InvokerObserver | None = None,
         clock: Callable[[], int] = _wall_ms,
         intake: Intake | None = None,
+        mailbox: str = MAILBOX,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -97,7 +100,7 @@ class Invoker:
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.invoker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._intake = KafkaIntake(settings) if intake is None else intake
-        self._reporter = Reporter(publisher, codec, self.invoker_id, self)
+        self._reporter = Reporter(publisher, codec, self.invoker_id, self, mailbox)
         self._threads: HandlerThreads[tuple[Execution, Outcome]] = HandlerThreads(
             self._loop, settings.invoker_max_outstanding, self._on_thread_ended
         )

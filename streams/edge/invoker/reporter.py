@@ -21,9 +21,7 @@ from streams.edge.invoker.lease_book import Word
 from streams.edge.invoker.outcome import Outcome
 from streams.errors import BrokerError
 
-__all__ = ["MAILBOX", "Appender", "Listener", "Reporter"]
-
-MAILBOX = "trigger.dispatches"
+__all__ = ["Appender", "Listener", "Reporter"]
 
 _LOG = logging.getLogger("harn.invoker")
 
@@ -72,13 +70,14 @@ class Reporter:
     """Appends words to the dispatch mailbox under the name of one invoker."""
 
     def __init__(
-        self, appender: Appender, codec: Codec, invoker_id: str, listener: Listener
+        self, appender: Appender, codec: Codec, invoker_id: str, listener: Listener, mailbox: str
     ) -> None:
         self._appender = appender
         self._encode_completed = codec.encoder("invocation_completed")
         self._encode_running = codec.encoder("invocations_running")
         self._invoker_id = invoker_id
         self._listener = listener
+        self._mailbox = mailbox
         self._loop = asyncio.get_running_loop()
         self._closed = False
 
@@ -97,7 +96,7 @@ class Reporter:
             ],
         }
         self._appender.append_soon(
-            MAILBOX,
+            self._mailbox,
             kind="invocations_running",
             value=self._encode_running(record),
             key=f"invoker:{self._invoker_id}".encode(),
@@ -112,7 +111,7 @@ class Reporter:
         if self._closed:
             return
         self._appender.append_soon(
-            MAILBOX,
+            self._mailbox,
             kind="invocation_completed",
             value=value,
             key=execution.dispatch_id.encode(),
@@ -142,7 +141,7 @@ class Reporter:
         if error is None:
             self._listener.word_in_log(word)
             return
-        _LOG.warning("invoker_running_lost: %s/%d: %s", MAILBOX, word.home_partition, error)
+        _LOG.warning("invoker_running_lost: %s/%d: %s", self._mailbox, word.home_partition, error)
         self._listener.word_lost()
 
     def _error_of(self, appended: asyncio.Future[Position]) -> BaseException | None:
