@@ -1,13 +1,16 @@
-"""Bindings in a dispatch partition: they come with a revision, and end once nothing of them can arrive or is live.
+"""Bindings in a dispatch partition.
+
+They come with a revision, and end once nothing of them can arrive or is live.
 
 | kind | binding is | answer |
 |---|---|---|
 | `revision_published`, adds it | any | in force, not draining |
-| `revision_published`, drains it | in force | draining; no partition of the inbox has reached the revision yet |
+| `revision_published`, drains it | in force | draining; no inbox partition has reached it yet |
 | `revision_reached` by partition p | draining | p is noted |
 | all partitions noted, nothing live | draining | `binding_ended` to the registry; forgotten here |
 
-Invariant: a binding that is forgotten has no live dispatch in this partition, and no inbox partition can still match it.
+Invariant: a binding that is forgotten has no live dispatch in this partition, and no inbox
+partition can still match it.
 
 Source: DESIGN law 3.
 """
@@ -33,21 +36,21 @@ REGISTRY = "triggers.registry"
 
 @dataclass(slots=True)
 class Bindings:
-    """Derived from rows: definitions by key, and how many dispatches of each draining binding are live.
+    """Derived from rows: definitions by key, and how many dispatches of a draining one are live.
 
-    Live dispatches are counted only for bindings that drain: nobody else asks.
+    Those of bindings that do not drain are not counted: nobody asks.
     """
 
     bindings: dict[str, BindingDefinition] = field(default_factory=dict[str, BindingDefinition])
     draining: dict[str, int] = field(default_factory=dict[str, int])
 
     def opened(self, binding_key: str) -> None:
-        """A dispatch of the binding became live."""
+        """Count a dispatch of the binding that became live."""
         if binding_key in self.draining:
             self.draining[binding_key] += 1
 
     def closed(self, binding_key: str) -> None:
-        """A dispatch of the binding ended."""
+        """Count one of the binding that ended."""
         if binding_key in self.draining:
             self.draining[binding_key] -= 1
 
@@ -86,7 +89,11 @@ def on_revision_published(state: State, record: Record, /) -> Answer:
     for binding_key in published["drained"]:
         row: RowDispatchBinding | None = state.rows.get(_row_key(binding_key))
         if row is not None and row["drained_at"] is None:
-            drained: RowDispatchBinding = {**row, "drained_at": published["revision"], "reached": []}
+            drained: RowDispatchBinding = {
+                **row,
+                "drained_at": published["revision"],
+                "reached": [],
+            }
             state.rows.put(_row_key(binding_key), drained)
             index.draining[binding_key] = 0
             newly_draining.add(binding_key)
@@ -117,14 +124,17 @@ def on_revision_reached(state: State, record: Record, /) -> Answer:
         assert drained_at is not None, "a draining binding knows its revision"
         if drained_at > word["revision"] or word["inbox_partition"] in row["reached"]:
             continue
-        noted: RowDispatchBinding = {**row, "reached": sorted([*row["reached"], word["inbox_partition"]])}
+        noted: RowDispatchBinding = {
+            **row,
+            "reached": sorted([*row["reached"], word["inbox_partition"]]),
+        }
         state.rows.put(_row_key(binding_key), noted)
         outputs += ended_if_idle(state, binding_key)
     return outputs
 
 
 def ended_if_idle(state: State, binding_key: str, /) -> Iterable[Output]:
-    """`binding_ended`, if the binding drains, every inbox partition has moved on, and nothing of it is live."""
+    """Say `binding_ended` if it drains, every inbox partition moved on, and nothing is live."""
     index: Bindings = state.index
     if index.draining.get(binding_key) != 0:
         return ()

@@ -5,15 +5,15 @@
 | `event_matched` | unknown | attempt 1 is invoked |
 | `invocations_running` | invoked or running, same fence | running; its lease starts or is renewed |
 | `invocation_completed` success | invoked or running, same fence | ended: succeeded |
-| … failed, timeout | same | next attempt invoked, or waiting for it; ended in the DLQ when none is left |
+| … failed, timeout | same | next attempt invoked or waiting; ended in the DLQ when none is left |
 | … denied, cancelled, result_too_large | same | ended in the DLQ |
 | … interrupted, unresolved | same | the same attempt is invoked again, at once or after a delay |
 | any word under an old fence, or after the end | any | refused, on the record |
 | due | running | lease lost: the same attempt under the next fence |
 | due | waiting, returned | the attempt is invoked |
 
-Invariants: fences only grow; one terminal record per dispatch; attempts are numbered without gap; a row exists exactly while
-its dispatch is live.
+Invariants: fences only grow; one terminal record per dispatch; attempts are numbered without gap; a
+row exists exactly while its dispatch is live.
 
 Source: seed trigger-dispatcher; SEMANTICS 2.3, 2.4, 2.7-2.10; DESIGN "An invocation".
 """
@@ -21,9 +21,8 @@ Source: seed trigger-dispatcher; SEMANTICS 2.3, 2.4, 2.7-2.10; DESIGN "An invoca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from streams.core import binding_drain, retry, revision
+from streams.core import binding_drain, bounds, retry, revision
 from streams.core.dispatch_records import (
     Dispatch,
     attempt_failed,
@@ -46,17 +45,20 @@ from streams.core.wire import (
     InvocationsRunning,
     RowDispatch,
     RowEvent,
+    TriggerEvent,
 )
 
 LOSSES_MAX = 16
-"""Leases that a dispatch may lose before it is given up: an event that kills its invoker must not do so for ever."""
+"""Leases that a dispatch may lose: an event that kills its invoker must not do so for ever."""
 
 RETURNS_MAX = 64
-"""Times one attempt may be given back; with the delays below, about half an hour of `unresolved`."""
+"""Times one attempt may be given back: half an hour of `unresolved` with the delays below."""
 
 RETURN_DELAY_MAX_MS = 30_000
 RETRY_AFTER_MAX_MS = 86_400_000
 """A handler cannot push the next attempt further than a day."""
+
+_KEPT_ERROR_CHARS_MAX = 500
 
 _TERMINAL_REASONS = {
     "denied": "denied",
@@ -82,7 +84,9 @@ def _on_event_matched(state: State, record: Record) -> Answer:
     binding = index.bindings.get(matched["binding_key"])
     dispatch_id = matched["dispatch_id"]
     if binding is None:
-        return Rejection("DSP-001", f"binding {matched['binding_key']} is not in force in this partition")
+        return Rejection(
+            "DSP-001", f"binding {matched['binding_key']} is not in force in this partition"
+        )
     if state.rows.get(row_key(dispatch_id)) is not None:
         return Rejection("DSP-002", f"dispatch {dispatch_id} is live already")
     event = matched["event"]
@@ -113,13 +117,13 @@ def _on_event_matched(state: State, record: Record) -> Answer:
 
 
 def _invoke(state: State, row: RowDispatch) -> Output:
-    """The intent for a row whose fence has just grown; the row is stored as invoked."""
+    """Make the intent for a row whose fence has just grown; the row is stored as invoked."""
     invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
     state.rows.put(row_key(row["dispatch_id"]), invoked)
     return invoke(_dispatch(state, invoked), _event(state, row), state.partition)
 
 
-def _event(state: State, row: RowDispatch) -> Any:
+def _event(state: State, row: RowDispatch) -> TriggerEvent:
     body: RowEvent | None = state.rows.get(event_key(row["dispatch_id"]))
     assert body is not None, "a live dispatch keeps its event"
     return body["event"]
@@ -133,6 +137,11 @@ def _dispatch(state: State, row: RowDispatch) -> Dispatch:
 # ---------------------------------------------------------------------- words of invokers
 def _on_invocations_running(state: State, record: Record) -> Answer:
     word: InvocationsRunning = record.value
+    problem = _problem(
+        invoker_id=word["invoker_id"], ids=[each["dispatch_id"] for each in word["running"]]
+    )
+    if problem is not None:
+        return problem
     due_ms = state.now_ms + revision.policy_in_force(state)["lease_ms"]
     outputs: list[Output] = []
     for running in word["running"]:
@@ -150,9 +159,22 @@ def _on_invocations_running(state: State, record: Record) -> Answer:
             )
             continue
         assert row is not None, "a held row exists"
-        held: RowDispatch = {**row, "status": "running", "due_ms": due_ms, "invoker_id": word["invoker_id"]}
+        held: RowDispatch = {
+            **row,
+            "status": "running",
+            "due_ms": due_ms,
+            "invoker_id": word["invoker_id"],
+        }
         state.rows.put(row_key(row["dispatch_id"]), held)
     return outputs
+
+
+def _problem(*, invoker_id: str, ids: Iterable[str]) -> Rejection | None:
+    """Refuse a word whose ids are too long to be repeated in a refusal."""
+    texts = [("invoker_id", invoker_id, bounds.ID_CHARS_MAX)]
+    texts += [("dispatch_id", dispatch_id, bounds.ID_CHARS_MAX) for dispatch_id in ids]
+    problem = bounds.text_problem(texts)
+    return None if problem is None else Rejection("DSP-004", problem)
 
 
 def _holds(row: RowDispatch | None, fence: int) -> bool:
@@ -162,6 +184,9 @@ def _holds(row: RowDispatch | None, fence: int) -> bool:
 
 def _on_invocation_completed(state: State, record: Record) -> Answer:
     word: InvocationCompleted = record.value
+    problem = _problem(invoker_id=word["invoker_id"], ids=(word["dispatch_id"],))
+    if problem is not None:
+        return problem
     row: RowDispatch | None = state.rows.get(row_key(word["dispatch_id"]))
     if row is None or not _holds(row, word["fence"]):
         refused = invocation_refused(
@@ -175,20 +200,21 @@ def _on_invocation_completed(state: State, record: Record) -> Answer:
         return (refused,)
     if word["outcome"] in ("interrupted", "unresolved"):
         return _given_back(state, row, word)
+    error = word["error"]
     entry: AttemptEntry = {
         "attempt": row["attempt"],
         "outcome": word["outcome"],
-        "error": word["error"],
+        "error": None if error is None else bounds.shortened(error),
         "started_at_ms": word["started_at_ms"],
         "completed_at_ms": word["completed_at_ms"],
     }
-    row = {**row, "attempts": [*row["attempts"], entry]}
+    row = {**row, "attempts": [*row["attempts"], _kept(entry)]}
     dispatch = _dispatch(state, row)
     finished = attempt_finished(dispatch, entry)
     if word["outcome"] == "success":
         _end(state, row)
         return (finished, *succeeded(dispatch, word["result"]), *_ended(state, row))
-    error = word["error"] or word["outcome"]
+    error = entry["error"] or word["outcome"]
     failed = (finished, *attempt_failed(dispatch, error))
     reason = _TERMINAL_REASONS.get(word["outcome"])
     if reason is None and word["error_class"] == "terminal":
@@ -198,7 +224,17 @@ def _on_invocation_completed(state: State, record: Record) -> Answer:
     return (*failed, *_retry(state, row, word, error))
 
 
-def _retry(state: State, row: RowDispatch, word: InvocationCompleted, error: str) -> Iterable[Output]:
+def _kept(entry: AttemptEntry) -> AttemptEntry:
+    """Return what the history keeps of an attempt: a hundred of them must fit beside an event."""
+    error = entry["error"]
+    if error is None or len(error) <= _KEPT_ERROR_CHARS_MAX:
+        return entry
+    return {**entry, "error": error[:_KEPT_ERROR_CHARS_MAX]}
+
+
+def _retry(
+    state: State, row: RowDispatch, word: InvocationCompleted, error: str
+) -> Iterable[Output]:
     dispatch = _dispatch(state, row)
     delay_ms = retry.delay_ms(dispatch.binding["retry"], row["attempt"])
     if delay_ms is None:
@@ -222,10 +258,10 @@ def _retry(state: State, row: RowDispatch, word: InvocationCompleted, error: str
 
 
 def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Answer:
-    """The invoker did not finish the attempt, and says so: it is issued again, uncounted."""
+    """Issue an attempt again, uncounted: its invoker did not finish it, and says so."""
     returns = row["returns"] + 1
     if returns > RETURNS_MAX:
-        error = word["error"] or f"given back {returns} times"
+        error = bounds.shortened(word["error"] or f"given back {returns} times")
         return tuple(_dead_letter(state, row, error, word["error_class"], "unresolved"))
     delay_ms = 0
     if word["outcome"] == "unresolved":
@@ -253,7 +289,12 @@ def _dead_letter(
     dispatch = _dispatch(state, row)
     _end(state, row)
     moved = dead_lettered(
-        dispatch, event, home_partition=state.partition, error=error, error_class=error_class, reason=reason
+        dispatch,
+        event,
+        home_partition=state.partition,
+        error=error,
+        error_class=error_class,
+        reason=reason,
     )
     return (*moved, *_ended(state, row))
 
@@ -264,22 +305,21 @@ def _end(state: State, row: RowDispatch) -> None:
 
 
 def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
-    """What the end of a dispatch sets free: the last one of a drained binding lets it end here."""
+    """Say what the end of a dispatch sets free: the last one of a drained binding ends it here."""
     index: binding_drain.Bindings = state.index
     index.closed(row["binding_key"])
     return binding_drain.ended_if_idle(state, row["binding_key"])
 
 
 # ---------------------------------------------------------------------- time
-def _on_due(state: State, _key: str, row: Any, _record: Record, /) -> Iterable[Output]:
-    live: RowDispatch = row
-    match live["status"]:
+def _on_due(state: State, _key: str, row: RowDispatch, _record: Record, /) -> Iterable[Output]:
+    match row["status"]:
         case "running":
-            return _lease_lost(state, live)
+            return _lease_lost(state, row)
         case "waiting":
-            return (*attempt_started(_dispatch(state, live)), _invoke(state, live))
+            return (*attempt_started(_dispatch(state, row)), _invoke(state, row))
         case "returned":
-            return (_invoke(state, live),)
+            return (_invoke(state, row),)
         case status:
             message = f"a dispatch that is {status} has no due time"
             raise AssertionError(message)

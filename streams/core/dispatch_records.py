@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streams.core.clock import rfc3339
-from streams.core.record import Output
+from streams.core.record import Output, Value
 from streams.core.wire import (
     AttemptEntry,
     AttemptRecorded,
@@ -44,20 +44,20 @@ class Dispatch(NamedTuple):
     row: RowDispatch
     binding: BindingDefinition
 
-    def output(self, topic: str, kind: str, value: object) -> Output:
-        """An output about this dispatch, keyed by its event and carrying its headers."""
-        return Output(topic, kind, self.row["event_id"], value, headers=headers_of(self.row))  # type: ignore[arg-type]
+    def output(self, topic: str, kind: str, value: Value) -> Output:
+        """Make an output about this dispatch, keyed by its event and carrying its headers."""
+        return Output(topic, kind, self.row["event_id"], value, headers=headers_of(self.row))
 
 
 def headers_of(row: RowDispatch, /) -> tuple[tuple[str, str], ...]:
-    """The headers that follow an event, sorted by name."""
+    """Return the headers that follow an event, sorted by name."""
     tenant_id, traceparent = row["tenant_id"], row["traceparent"]
     headers: tuple[tuple[str, str], ...] = () if tenant_id is None else (("tenant_id", tenant_id),)
     return headers if traceparent is None else (*headers, ("traceparent", traceparent))
 
 
 def attempt_started(dispatch: Dispatch, /) -> tuple[Output, Output]:
-    """An attempt starts: lifecycle, then outbox."""
+    """Say that an attempt starts: lifecycle, then outbox."""
     row, binding = dispatch
     lifecycle: LifecycleDispatchStarted = {
         "event_id": row["event_id"],
@@ -84,7 +84,7 @@ def attempt_started(dispatch: Dispatch, /) -> tuple[Output, Output]:
 
 
 def invoke(dispatch: Dispatch, event: TriggerEvent, home_partition: int, /) -> Output:
-    """The intent for the row's attempt and fence."""
+    """Make the intent for the row's attempt and fence."""
     row, binding = dispatch
     value: Invoke = {
         "dispatch_id": row["dispatch_id"],
@@ -103,7 +103,7 @@ def invoke(dispatch: Dispatch, event: TriggerEvent, home_partition: int, /) -> O
 
 
 def attempt_finished(dispatch: Dispatch, entry: AttemptEntry, /) -> Output:
-    """The record of one finished attempt."""
+    """Make the record of one finished attempt."""
     row, binding = dispatch
     value: AttemptRecorded = {
         "trigger_id": row["trigger_id"],
@@ -122,7 +122,7 @@ def attempt_finished(dispatch: Dispatch, entry: AttemptEntry, /) -> Output:
 
 
 def succeeded(dispatch: Dispatch, result: str | None, /) -> tuple[Output, Output]:
-    """The dispatch ended well: lifecycle, then the outbox' terminal record."""
+    """Say that it ended well: lifecycle, then the outbox' terminal record."""
     row, binding = dispatch
     lifecycle: LifecycleDispatchSucceeded = {
         "event_id": row["event_id"],
@@ -151,7 +151,7 @@ def succeeded(dispatch: Dispatch, result: str | None, /) -> tuple[Output, Output
 
 
 def attempt_failed(dispatch: Dispatch, error: str, /) -> tuple[Output, Output]:
-    """An attempt failed: lifecycle, then outbox."""
+    """Say that an attempt failed: lifecycle, then outbox."""
     row, binding = dispatch
     lifecycle: LifecycleDispatchFailed = {
         "event_id": row["event_id"],
@@ -180,7 +180,7 @@ def attempt_failed(dispatch: Dispatch, error: str, /) -> tuple[Output, Output]:
 
 
 def retry_planned(dispatch: Dispatch, delay_ms: int, error: str, /) -> tuple[Output, Output]:
-    """The next attempt has a time: lifecycle, then attempts.  `dispatch` is still at the failed attempt."""
+    """Say when the next attempt is: lifecycle, then attempts; `dispatch` is at the failed one."""
     row, _ = dispatch
     lifecycle: LifecycleRetryScheduled = {
         "event_id": row["event_id"],
@@ -215,7 +215,7 @@ def dead_lettered(
     error_class: str,
     reason: str,
 ) -> tuple[Output, Output]:
-    """The dispatch ended undelivered: lifecycle, then the DLQ entry, its terminal record."""
+    """Say that it ended undelivered: lifecycle, then the DLQ entry, its terminal record."""
     row, _ = dispatch
     lifecycle: LifecycleDlqMoved = {
         "event_id": row["event_id"],
@@ -253,7 +253,7 @@ def invocation_refused(
     invoker_id: str,
     outcome: str,
 ) -> Output:
-    """A stale holder's word, refused on the record."""
+    """Refuse a stale holder's word, on the record."""
     value: LifecycleOutcomeRefused = {
         "dispatch_id": dispatch_id,
         "attempt": attempt,
@@ -264,11 +264,13 @@ def invocation_refused(
         "reason": "ended" if row is None else "superseded",
     }
     key = dispatch_id if row is None else row["event_id"]
-    return Output(LIFECYCLE, "OutcomeRefused", key, value, headers=() if row is None else headers_of(row))
+    return Output(
+        LIFECYCLE, "OutcomeRefused", key, value, headers=() if row is None else headers_of(row)
+    )
 
 
 def invocation_lost(dispatch: Dispatch, losses: int, /) -> Output:
-    """A lease ended without a word."""
+    """Say that a lease ended without a word."""
     row, _ = dispatch
     value: LifecycleInvocationLost = {
         "event_id": row["event_id"],
@@ -282,7 +284,7 @@ def invocation_lost(dispatch: Dispatch, losses: int, /) -> Output:
 
 
 def invocation_reissued(dispatch: Dispatch, reason: str, delay_ms: int, /) -> Output:
-    """An invoker gave the attempt back."""
+    """Say that an invoker gave the attempt back."""
     row, _ = dispatch
     value: LifecycleInvocationReissued = {
         "event_id": row["event_id"],

@@ -8,7 +8,9 @@
 | `revision_published`, next | bindings replaced | `revision_reached` to every dispatch partition |
 | `revision_published`, repeat | unchanged | none |
 
-Invariants: one event id or delivery id is matched at most once per window; `s:` rows never exceed `dedupe_rows_max`.
+Invariants: one event id or delivery id is matched at most once per window, unless it was forgotten
+because `dedupe_rows_max` newer ones came; `s:` rows never exceed that number, except while a policy
+that has just lowered it takes effect, `EVICTIONS_MAX` rows a record.
 
 Source: seed trigger-dispatcher, "Dispatch shape" 1-2; SEMANTICS 1.3, 2.1, 2.12; DESIGN "Dedupe".
 """
@@ -18,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
 
-from streams.core import ids, revision
+from streams.core import bounds, ids, revision
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
@@ -39,6 +40,9 @@ from streams.core.wire import (
 DISPATCHES = "trigger.dispatches"
 LIFECYCLE = "triggers.lifecycle"
 
+EVICTIONS_MAX = 1_000
+"""Ids forgotten at one record, at most: a lowered bound does not become one huge transaction."""
+
 _KEY_CHARS_MAX = 200  # a longer delivery id is known by its hash: rows stay small
 
 
@@ -46,8 +50,12 @@ _KEY_CHARS_MAX = 200  # a longer delivery id is known by its hash: rows stay sma
 class _Index:
     """Bindings in force, by provider and by trigger id; each list by trigger id, then version."""
 
-    by_provider: dict[str, list[BindingDefinition]] = field(default_factory=dict[str, list[BindingDefinition]])
-    by_trigger: dict[str, list[BindingDefinition]] = field(default_factory=dict[str, list[BindingDefinition]])
+    by_provider: dict[str, list[BindingDefinition]] = field(
+        default_factory=dict[str, list[BindingDefinition]]
+    )
+    by_trigger: dict[str, list[BindingDefinition]] = field(
+        default_factory=dict[str, list[BindingDefinition]]
+    )
 
 
 def _build_index(state: State, /) -> _Index:
@@ -75,7 +83,10 @@ def mailbox_key(event: TriggerEvent, /, *, replay: bool = False) -> str:
 def _on_event_ingested(state: State, record: Record) -> Answer:
     envelope: EventIngested = record.value
     event = envelope["event"]
-    seen_key = "s:" + mailbox_key(event, replay=envelope["replay_of_event_id"] is not None)
+    problem = bounds.event_problem(event)
+    if problem is not None:
+        return Rejection("INB-002", problem)
+    seen_key = _seen_key(event, replay=envelope["replay_of_event_id"] is not None)
     seen: RowSeen | None = state.rows.get(seen_key)
     headers = _headers(event, record)
     if seen is not None and seen["expires_at_ms"] > state.now_ms:
@@ -98,8 +109,19 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
         }
         return (Output(LIFECYCLE, "EventUnmatched", event["id"], unmatched, headers=headers),)
     return [
-        _matched(record, envelope, binding, place, headers) for place, binding in enumerate(bindings)
+        _matched(record, envelope, binding, place, headers)
+        for place, binding in enumerate(bindings)
     ]
+
+
+def _seen_key(event: TriggerEvent, *, replay: bool) -> str:
+    """Return the key of the row that remembers the event.
+
+    It is the mailbox key, with an empty provider before an event id: an id can hold colons, and
+    must not be taken for another provider's delivery.
+    """
+    by_id = replay or not event["dedupe_key"]
+    return ("s::" if by_id else "s:") + mailbox_key(event, replay=replay)
 
 
 def _headers(event: TriggerEvent, record: Record) -> tuple[tuple[str, str], ...]:
@@ -114,13 +136,21 @@ def _headers(event: TriggerEvent, record: Record) -> tuple[tuple[str, str], ...]
 
 
 def _remember(state: State, seen_key: str, event_id: str) -> None:
+    """Keep the event's key for the window; the oldest go when there are too many."""
     policy = revision.policy_in_force(state)
-    row: RowSeen = {"event_id": event_id, "expires_at_ms": state.now_ms + policy["event_id_window_ms"]}
-    state.rows.put(seen_key, row)
-    while state.rows.count("s") > policy["dedupe_rows_max"]:
-        oldest = state.rows.oldest("s")
+    rows = state.rows
+    rows.delete(seen_key)  # an expired one
+    # Room is made first: the new row may expire before older ones, and must not be the one to go.
+    excess = rows.count("s") + 1 - policy["dedupe_rows_max"]
+    for _ in range(min(excess, EVICTIONS_MAX)):
+        oldest = rows.oldest("s")
         assert oldest is not None, "a counted row has a timer"
-        state.rows.delete(oldest)
+        rows.delete(oldest)
+    row: RowSeen = {
+        "event_id": event_id,
+        "expires_at_ms": state.now_ms + policy["event_id_window_ms"],
+    }
+    rows.put(seen_key, row)
 
 
 def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]:
@@ -173,7 +203,13 @@ def _on_revision_published(state: State, record: Record) -> Answer:
         "inbox_partitions": state.partitions,
     }
     return [
-        Output(DISPATCHES, "revision_reached", f"revision:{state.partition}", reached, partition=partition)
+        Output(
+            DISPATCHES,
+            "revision_reached",
+            f"revision:{state.partition}",
+            reached,
+            partition=partition,
+        )
         for partition in range(state.partitions)
     ]
 
@@ -188,7 +224,7 @@ def _on_record(state: State, record: Record, /) -> Answer:
             return Rejection("INB-001", f"the inbox has no use for kind {record.kind!r}")
 
 
-def _on_due(state: State, key: str, _row: Any, _record: Record, /) -> Iterable[Output]:
+def _on_due(state: State, key: str, _row: RowSeen, _record: Record, /) -> Iterable[Output]:
     state.rows.delete(key)
     return ()
 

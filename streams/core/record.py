@@ -1,7 +1,8 @@
 """Records in, outputs out: the two values that every fold is written against.
 
-A `Record` is one decoded entry of a mailbox partition.  An `Output` is a record that a fold asks to append; the engine encodes
-it, adds the headers `kind`, `cause` and `fold`, and commits it with the batch.
+A `Record` is one decoded entry of a mailbox partition.  An `Output` is a record that a fold asks to
+append; the engine encodes it, adds the headers `kind`, `cause` and `fold`, and commits it with the
+batch.
 
 Source: DESIGN "The one idea", laws 1-6.
 """
@@ -31,15 +32,17 @@ class Position(NamedTuple):
         """Read `topic/partition/offset`; ValueError says what is wrong."""
         parts = text.rsplit("/", 2)
         if len(parts) != 3 or not parts[0] or not parts[1].isdigit() or not parts[2].isdigit():
-            message = f"position {text!r}: expected topic/partition/offset, for example trigger.dispatches/3/1042"
-            raise ValueError(message)
+            raise ValueError(
+                f"position {text!r}: expected topic/partition/offset, such as trigger.outbox/3/1042"
+            )
         return cls(parts[0], int(parts[1]), int(parts[2]))
 
 
 class Record(NamedTuple):
     """One decoded entry of a mailbox partition.
 
-    `timestamp_ms` is the broker's append time; `value` the decoded body; `headers` those besides kind, cause and fold.
+    `timestamp_ms` is the broker's append time; `value` the decoded body; `headers` those besides
+    kind, cause and fold.
     """
 
     topic: str

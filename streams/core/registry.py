@@ -1,4 +1,6 @@
-"""The registry: which binding versions are in force, decided by compare-and-set, published as revisions.
+"""The registry: which binding versions are in force.
+
+Decided by compare-and-set, published as revisions.
 
 | kind | answer |
 |---|---|
@@ -9,8 +11,8 @@
 | `binding_ended` by every dispatch partition | `state_transition` to terminated |
 | own words coming back | none |
 
-Invariants: revisions grow by one; at most one active version per trigger id; the two newest versions of an id are
-remembered, so that version numbers are never given twice.
+Invariants: revisions grow by one; at most one active version per trigger id; the two newest
+versions of an id are remembered, so that version numbers are never given twice.
 
 Source: SEMANTICS 1.8; DESIGN law 3, "Registry".
 """
@@ -18,15 +20,16 @@ Source: SEMANTICS 1.8; DESIGN law 3, "Registry".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from streams.core import revision
+from streams.core import bounds, revision
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
+    ApplyAnswer,
     ApplyAnswered,
     BindingDefinition,
     BindingEnded,
+    BindingState,
     LifecycleStateTransition,
     ManifestApplied,
     RevisionPublished,
@@ -42,12 +45,12 @@ VERSIONS_KEPT = 2
 
 
 def binding_row_key(binding: BindingDefinition, /) -> str:
-    """Row key of a binding version."""
+    """Return the row key of a binding version."""
     return f"b:{binding['binding_key']}"
 
 
 def registered(state: State, /) -> list[RowRegisteredBinding]:
-    """Every known binding version, by trigger id, then version."""
+    """Return every known binding version, by trigger id, then version."""
     rows: list[RowRegisteredBinding] = [row for _, row in state.rows.scan("b:")]
     return sorted(rows, key=lambda row: (row["binding"]["trigger_id"], row["binding"]["version"]))
 
@@ -57,26 +60,24 @@ def _on_manifest_applied(state: State, record: Record) -> Answer:
     known = registered(state)
     if applied["expected_revision"] != revision.last_revision(state):
         reason = (
-            f"revision {revision.last_revision(state)} is in force, the manifest was compared with revision "
-            f"{applied['expected_revision']}: somebody else applied one meanwhile; look at it and apply again"
+            f"revision {revision.last_revision(state)} is in force, the manifest was compared "
+            f"with revision {applied['expected_revision']}: somebody else applied one meanwhile; "
+            "look at it and apply again"
         )
         return (_answer(state, applied, "conflict", reason),)
     problem = _problem(applied, known)
     if problem is not None:
         return (_answer(state, applied, "invalid", problem),)
     added, drained = _reconcile(applied, known)
-    policy = applied["policy"] or revision.policy_in_force(state)
-    if not added and not drained and policy == revision.policy_in_force(state) and _published_once(state):
+    present = revision.policy_in_force(state)
+    changed = bool(added or drained) or (applied["policy"] or present) != present
+    # The very first apply publishes even an empty manifest, so that every stage knows a revision.
+    if not changed and revision.last_revision(state) > 0:
         return (_answer(state, applied, "unchanged", "the manifest is in force already"),)
     return _publish(state, applied, added, drained)
 
 
-def _published_once(state: State) -> bool:
-    """The very first apply publishes even an empty manifest, so that every stage knows a revision."""
-    return revision.last_revision(state) > 0
-
-
-def _answer(state: State, applied: ManifestApplied, answer: Any, reason: str) -> Output:
+def _answer(state: State, applied: ManifestApplied, answer: ApplyAnswer, reason: str) -> Output:
     value: ApplyAnswered = {
         "apply_id": applied["apply_id"],
         "answer": answer,
@@ -87,13 +88,30 @@ def _answer(state: State, applied: ManifestApplied, answer: Any, reason: str) ->
 
 
 def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str | None:
-    """What makes the manifest unusable as a whole, or None."""
-    owners = {row["binding"]["trigger_id"]: row["binding"]["namespace"] for row in known}
+    """Return what makes the manifest unusable as a whole, or None."""
+    names = (
+        ("apply_id", applied["apply_id"], bounds.ID_CHARS_MAX),
+        ("namespace", applied["namespace"], bounds.ID_CHARS_MAX),
+    )
+    problem = bounds.text_problem(names)
+    if problem is None and applied["policy"] is not None:
+        problem = bounds.policy_problem(applied["policy"])
+    if problem is not None:
+        return problem
+    if len(applied["bindings"]) > bounds.BINDINGS_MAX:
+        found = len(applied["bindings"])
+        return f"{found} bindings, expected at most {bounds.BINDINGS_MAX} in a manifest"
+    owners = {
+        row["binding"]["trigger_id"]: row["binding"]["namespace"]
+        for row in known
+        if row["state"] != "terminated"
+    }
     seen: set[str] = set()
     for binding in applied["bindings"]:
         trigger_id = binding["trigger_id"]
-        if not trigger_id.strip():
-            return "a trigger id is blank"
+        problem = bounds.binding_problem(binding)
+        if problem is not None:
+            return problem
         if trigger_id in seen:
             return f"trigger id {trigger_id!r} stands twice in the manifest"
         seen.add(trigger_id)
@@ -106,9 +124,15 @@ def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str
 def _reconcile(
     applied: ManifestApplied, known: list[RowRegisteredBinding]
 ) -> tuple[list[BindingDefinition], list[RowRegisteredBinding]]:
-    """Binding versions to add, in id order, and active rows to drain."""
-    mine = [row for row in known if row["binding"]["namespace"] == applied["namespace"]]
-    active = {row["binding"]["trigger_id"]: row for row in mine if row["state"] == "active"}
+    """Return binding versions to add, in id order, and active rows to drain."""
+    history: dict[str, list[RowRegisteredBinding]] = {}
+    for row in known:
+        history.setdefault(row["binding"]["trigger_id"], []).append(row)
+    active = {
+        row["binding"]["trigger_id"]: row
+        for row in known
+        if row["state"] == "active" and row["binding"]["namespace"] == applied["namespace"]
+    }
     wanted = {binding["trigger_id"]: binding for binding in applied["bindings"]}
     added: list[BindingDefinition] = []
     drained = [row for trigger_id, row in sorted(active.items()) if trigger_id not in wanted]
@@ -118,14 +142,25 @@ def _reconcile(
             continue
         if current is not None:
             drained.append(current)
-        version = _version(binding, [row for row in mine if row["binding"]["trigger_id"] == trigger_id])
-        added.append({**binding, "version": version, "binding_key": f"{trigger_id}@v{version}"})
+        version = _version(binding, history.get(trigger_id, []))
+        binding_key = f"{trigger_id}@v{version}"
+        owned: BindingDefinition = {
+            **binding,
+            "namespace": applied["namespace"],
+            "version": version,
+            "binding_key": binding_key,
+        }
+        added.append(owned)
     return added, drained
 
 
 def _version(binding: BindingDefinition, history: list[RowRegisteredBinding]) -> int:
-    """The version that had this definition before, else the next number."""
-    same = [row["binding"]["version"] for row in history if row["binding"]["fingerprint"] == binding["fingerprint"]]
+    """Return the version that had this definition before, else the next number."""
+    same = [
+        row["binding"]["version"]
+        for row in history
+        if row["binding"]["fingerprint"] == binding["fingerprint"]
+    ]
     if same:
         return max(same)
     return max((row["binding"]["version"] for row in history), default=0) + 1
@@ -150,8 +185,7 @@ def _publish(
         "apply_id": applied["apply_id"],
     }
     outputs = [Output(REGISTRY, "revision_published", applied["namespace"], published, partition=0)]
-    for found in drained:
-        outputs.append(_move(state, found, "draining", number))
+    outputs += [_move(state, found, "draining", number) for found in drained]
     for binding in added:
         before: RowRegisteredBinding | None = state.rows.get(binding_row_key(binding))
         fresh: RowRegisteredBinding = {
@@ -168,13 +202,15 @@ def _publish(
     return outputs
 
 
-def _move(state: State, row: RowRegisteredBinding, to_state: Any, number: int) -> Output:
+def _move(state: State, row: RowRegisteredBinding, to_state: BindingState, number: int) -> Output:
     moved: RowRegisteredBinding = {**row, "state": to_state, "revision": number, "ended": []}
     state.rows.put(binding_row_key(row["binding"]), moved)
     return _transition(moved, row["state"], to_state, number)
 
 
-def _transition(row: RowRegisteredBinding, from_state: str | None, to_state: str, number: int) -> Output:
+def _transition(
+    row: RowRegisteredBinding, from_state: str | None, to_state: str, number: int
+) -> Output:
     binding = row["binding"]
     value: LifecycleStateTransition = {
         "id": binding["trigger_id"],
@@ -205,7 +241,7 @@ def _on_binding_ended(state: State, record: Record) -> Answer:
     word: BindingEnded = record.value
     row: RowRegisteredBinding | None = state.rows.get(f"b:{word['binding_key']}")
     if row is None or row["state"] != "draining" or row["revision"] != word["revision"]:
-        return ()  # the binding was revived, or this is a repeat: an old drain says nothing about it
+        return ()  # revived meanwhile, or a repeat: an old drain says nothing about it
     ended = sorted({*row["ended"], word["partition"]})
     if len(ended) < word["partitions"]:
         noted: RowRegisteredBinding = {**row, "ended": ended}

@@ -29,13 +29,13 @@ class RevisionGap(Exception):  # noqa: N818 - a bug's name, not an error for use
 
 
 def last_revision(state: State, /) -> int:
-    """The last revision that this partition has folded; 0 before the first."""
+    """Return the last revision that this partition has folded; 0 before the first."""
     row: RowRevision | None = state.rows.get(REVISION_ROW)
     return 0 if row is None else row["revision"]
 
 
 def policy_in_force(state: State, /) -> Policy:
-    """The policy of the last revision."""
+    """Return the policy of the last revision."""
     row: RowRevision | None = state.rows.get(REVISION_ROW)
     return POLICY_DEFAULT if row is None else row["policy"]
 

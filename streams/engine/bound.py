@@ -23,6 +23,9 @@ MAX_RECORD_BYTES = 900_000
 MAX_INPUT_BYTES = 600_000
 """A larger mailbox record is quarantined: what follows from it must stay under MAX_RECORD_BYTES."""
 
+MAX_DERIVED_BYTES = 650_000
+"""The limit for a record that a stage wrote: ids and headers add to what it came from."""
+
 Encode = Callable[[Any], bytes]
 
 

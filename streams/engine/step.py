@@ -19,7 +19,12 @@ from typing import Any, NamedTuple
 from streams.codec import DecodeError
 from streams.core.record import Output, Record, Rejection
 from streams.engine import quarantine
-from streams.engine.bound import MAX_INPUT_BYTES, MAX_RECORD_BYTES, BoundStage
+from streams.engine.bound import (
+    MAX_DERIVED_BYTES,
+    MAX_INPUT_BYTES,
+    MAX_RECORD_BYTES,
+    BoundStage,
+)
 from streams.engine.evidence import Evidence
 from streams.engine.fetched import RawRecord
 from streams.engine.memory import Memory, StatePosition
@@ -41,7 +46,6 @@ _CUT_OUTPUTS = 10_000
 _CUT_OUTPUT_BYTES = 16_000_000
 """A batch is cut once it holds this much; the rest of the records are the next batch."""
 
-_ENGINE_HEADERS = frozenset({"cause", "fold"})
 _RUNTIME_KINDS = frozenset(kind for kind, _ in RUNTIME_KINDS)
 _NO_HEADERS: dict[str, str] = {}
 _NONE: frozenset[Any] = frozenset()
@@ -90,6 +94,27 @@ class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest
         self.offset = offset
         self.index = index
         self.timer = timer
+
+
+def _read_headers(
+    headers: Sequence[tuple[str, bytes | None]],
+) -> tuple[str | None, int, dict[str, str]]:
+    """Return the kind, the size that the record may have, and the headers that are not ours."""
+    kind: str | None = None
+    size_max = MAX_INPUT_BYTES
+    extra = _NO_HEADERS
+    for name, content in headers:
+        if content is None:  # a null header is legal, and says nothing
+            continue
+        if name == "kind":
+            kind = content.decode(errors="replace") or None
+        elif name == "fold":
+            size_max = MAX_DERIVED_BYTES
+        elif name != "cause":
+            if extra is _NO_HEADERS:
+                extra = {}
+            extra[name] = content.decode(errors="replace")
+    return kind, size_max, extra
 
 
 class _Batch:
@@ -157,21 +182,9 @@ class _Batch:
 
     def _decode(self, raw: RawRecord, size: int) -> Record | Output:
         """Return the record to fold, or the quarantine output that stands for it."""
-        kind: str | None = None
-        extra = _NO_HEADERS
-        for name, content in raw.headers:
-            if content is None:  # a null header is legal, and says nothing
-                continue
-            if name == "kind":
-                kind = content.decode(errors="replace") or None
-            elif name not in _ENGINE_HEADERS:
-                if extra is _NO_HEADERS:
-                    extra = {}
-                extra[name] = content.decode(errors="replace")
-        if size > MAX_INPUT_BYTES:
-            reason = (
-                f"key, value and headers have {size} bytes, at most {MAX_INPUT_BYTES} are folded"
-            )
+        kind, size_max, extra = _read_headers(raw.headers)
+        if size > size_max:
+            reason = f"key, value and headers have {size} bytes, at most {size_max} are folded"
             return self._quarantine(raw, kind, quarantine.OVERSIZED, reason)
         stage = self.stage
         try:

@@ -1,0 +1,98 @@
+"""How long the texts may be that a fold copies: what follows from a record must fit into records.
+
+Bodies are bounded by the engine (a record above its input limit is quarantined) and are copied once
+into each output.  Ids and names are copied into keys, headers and several fields, so they are
+bounded here; whoever takes something in refuses it earlier and with a better word.
+
+Source: DESIGN law 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streams.core.retry import ATTEMPTS_MAX
+from streams.core.wire import BindingDefinition, Policy, TriggerEvent
+
+ID_CHARS_MAX = 256
+"""Ids, names of providers and kinds, tenants, timestamps."""
+
+TEXT_CHARS_MAX = 1_024
+"""Delivery keys, handler references, error texts."""
+
+BINDINGS_MAX = 1_000
+"""Bindings of one manifest: a revision names those that it adds and those that it drains."""
+
+DURATION_MS_MAX = 366 * 86_400_000
+"""A year: due times stay far from the largest number that a record holds."""
+
+_Texts = Iterable[tuple[str, str | None, int]]
+
+
+def event_problem(event: TriggerEvent, /) -> str | None:
+    """Return what makes an event unusable, or None."""
+    provider = event["provider"]
+    if not event["id"] or not provider:
+        return "an event without id or without provider"
+    if ":" in provider:
+        return "a provider's name holds no colon"
+    return text_problem(
+        (
+            ("id", event["id"], ID_CHARS_MAX),
+            ("provider", provider, ID_CHARS_MAX),
+            ("kind", event["kind"], ID_CHARS_MAX),
+            ("dedupe_key", event["dedupe_key"], TEXT_CHARS_MAX),
+            ("trace_id", event["trace_id"], ID_CHARS_MAX),
+            ("tenant_id", event["tenant_id"], ID_CHARS_MAX),
+        )
+    )
+
+
+def binding_problem(binding: BindingDefinition, /) -> str | None:
+    """Return what makes a binding unusable, or None."""
+    trigger_id = binding["trigger_id"]
+    if not trigger_id.strip():
+        return "a trigger id is blank"
+    attempts = binding["retry"]["max_attempts"]
+    if not 1 <= attempts <= ATTEMPTS_MAX:
+        return f"trigger {trigger_id!r}: {attempts} attempts, expected 1 to {ATTEMPTS_MAX}"
+    for name in ("delay_ms", "cap_ms"):
+        delay_ms = binding["retry"][name]
+        if not 0 <= delay_ms <= DURATION_MS_MAX:
+            return f"trigger {trigger_id!r}: {name} is {delay_ms}, expected 0 to {DURATION_MS_MAX}"
+    problem = text_problem(
+        (
+            ("trigger_id", trigger_id, ID_CHARS_MAX),
+            ("kind", binding["kind"], ID_CHARS_MAX),
+            ("provider", binding["provider"], ID_CHARS_MAX),
+            ("handler", binding["handler"], TEXT_CHARS_MAX),
+            ("handler_kind", binding["handler_kind"], ID_CHARS_MAX),
+            ("target_uri", binding["target_uri"], TEXT_CHARS_MAX),
+            ("fingerprint", binding["fingerprint"], ID_CHARS_MAX),
+        )
+    )
+    return None if problem is None else f"trigger {trigger_id[:ID_CHARS_MAX]!r}: {problem}"
+
+
+def policy_problem(policy: Policy, /) -> str | None:
+    """Return what makes a policy unusable, or None."""
+    for name in ("event_id_window_ms", "lease_ms"):
+        duration_ms = policy[name]
+        if not 1 <= duration_ms <= DURATION_MS_MAX:
+            return f"policy: {name} is {duration_ms}, expected 1 to {DURATION_MS_MAX}"
+    if policy["dedupe_rows_max"] < 1:
+        return f"policy: dedupe_rows_max is {policy['dedupe_rows_max']}, expected at least 1"
+    return None
+
+
+def shortened(text: str, /) -> str:
+    """Return the text, cut to what a record may carry of it."""
+    return text[:TEXT_CHARS_MAX]
+
+
+def text_problem(texts: _Texts, /) -> str | None:
+    """Return which of the named texts is too long, or None."""
+    for name, text, chars_max in texts:
+        if text is not None and len(text) > chars_max:
+            return f"{name} has {len(text)} characters, expected at most {chars_max}"
+    return None
