@@ -35,7 +35,7 @@ _POLL_S = 0.1
 _QUEUE_RECORDS = 100_000
 _QUEUE_KBYTES = 65_536
 # The first metadata answer; a broker that was just started takes some seconds.
-_START_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 30.0
 _PARTITION_BY_KEY = -1
 
 # What may succeed when it is tried again, besides what librdkafka itself calls retriable.
@@ -61,6 +61,7 @@ class Publisher:
     Args:    name: whose publisher it is, for logs and the client's thread.
              linger_ms: how long a record may wait for company.
              queue_records: records that may wait for their ack, at most; beyond it appends fail.
+             connect_timeout_s: how long `start` waits for a broker.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class Publisher:
         name: str,
         linger_ms: int = 1,
         queue_records: int = _QUEUE_RECORDS,
+        connect_timeout_s: float = _CONNECT_TIMEOUT_S,
     ) -> None:
         self.name = name
         self._settings = settings
         self._linger_ms = linger_ms
         self._queue_records = queue_records
+        self._connect_timeout_s = connect_timeout_s
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._producer: Producer | None = None
@@ -84,7 +87,7 @@ class Publisher:
         self._stopped: asyncio.Future[None] = self._loop.create_future()
 
     async def start(self) -> None:
-        """Connect.  Raises BrokerError(retryable=True) when no broker answers within 30 s."""
+        """Connect.  Raises BrokerError(retryable=True) when no broker answers in time."""
         producer = make_producer(
             self._settings,
             linger_ms=self._linger_ms,
@@ -93,7 +96,7 @@ class Publisher:
         )
         try:
             # Without it the first append of each topic waits for librdkafka's 0.5 s timers.
-            await asyncio.to_thread(producer.list_topics, timeout=_START_TIMEOUT_S)
+            await asyncio.to_thread(producer.list_topics, timeout=self._connect_timeout_s)
         except KafkaException as error:
             raise _broker_error("publisher", self.name, error.args[0]) from error
         self._producer = producer
