@@ -55,7 +55,8 @@ class FinalRows:
             value = self.final.get(key)
             if key not in beyond and (value is None or _digest(value) != found.digest):
                 raise self._outdated(key, found, deleted=value is None)
-        for key, _value in self.final.items():
+        for row in self.final.items():
+            key = row[0]
             if key not in last and key not in beyond:
                 written = self.absent.get(key, Written(self.seq, 0))
                 raise self._missing(key, written, "no record of it")

@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 class LogReader(Protocol):
-    """A log that can be read again and again.  Methods raise BrokerError when it is out of reach."""
+    """A log that can be read again and again; BrokerError when it is out of reach."""
 
     def partitions(self, topic: str, /) -> int:
         """How many partitions the topic has; 0 when there is no such topic."""

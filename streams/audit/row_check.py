@@ -79,13 +79,15 @@ class RowCheck:
             if group is not None and group.seq < seq:
                 raise self._out_of_order(group, seq)
         found = [] if group is None else group.rows
+        end = self._span.end if group is None else group.end.offset
         at = self._at
         for key, value in step.rows:
             if at < len(found) and found[at].key == key and found[at].value == value:
                 at += 1
                 self._absent.pop(key, None)
             else:
-                self._note_absent(key, value, seq, found[at].offset if at < len(found) else None)
+                due = found[at].offset if at < len(found) else end
+                self._note_absent(key, value, Written(seq, due))
         self._at = at
         if group is not None and group.seq == seq:
             if at < len(found):
@@ -142,12 +144,12 @@ class RowCheck:
         return row["seq"]
 
     # ------------------------------------------------------------------ differences
-    def _note_absent(self, key: bytes, value: bytes | None, seq: int, before: int | None) -> None:
+    def _note_absent(self, key: bytes, value: bytes | None, written: Written) -> None:
         self._complete = False
         if value is None:
             self._absent.pop(key, None)
         else:
-            self._absent[key] = Written(seq, self._span.end if before is None else before)
+            self._absent[key] = written
 
     def _compare_position(self, record: LogRecord, step: Step) -> None:
         if record.value == step.position_row:
