@@ -76,6 +76,14 @@ class Handlers:
             raise ManifestError(loader.problems)
         return cls(loader.handlers)
 
+    @classmethod
+    def of(cls, functions: Mapping[str, Callable[..., Any]]) -> Handlers:
+        """Take functions by the reference that bindings name, without a manifest.
+
+        Raises ValueError when one takes neither an event nor an event and a context.
+        """
+        return cls({reference: _handler(function) for reference, function in functions.items()})
+
     def resolve(self, reference: str) -> Handler | None:
         """Return the handler that a binding names, or None when this manifest has no such one."""
         return self._handlers.get(reference)
