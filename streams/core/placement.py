@@ -1,7 +1,8 @@
 """Where a key lives: the partitioner that every producer of the application uses.
 
-Java's and aiokafka's default, and librdkafka's `murmur2_random`: the key's murmur2 hash without its sign, modulo the
-number of partitions.  Decided here as well, so that the in-memory driver and the auditor can tell where a record belongs.
+Java's and aiokafka's default, and librdkafka's `murmur2_random`: the key's murmur2 hash without its
+sign, modulo the number of partitions.  Decided here as well, so that the in-memory driver and the
+auditor can tell where a record belongs.
 
 Source: Kafka `org.apache.kafka.common.utils.Utils.murmur2`; FINDINGS 0.
 """

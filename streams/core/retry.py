@@ -1,6 +1,7 @@
 """When a failed attempt is repeated.
 
-Delays are exact, without jitter.  The svix schedule is indexed by the attempt that failed; its last slot saturates.
+Delays are exact, without jitter.  The svix schedule is indexed by the attempt that failed; its last
+slot saturates.
 
 Source: seed trigger-dispatcher, "Retry policy"; SEMANTICS 2.4.
 """
@@ -24,8 +25,8 @@ _EXPONENT_MAX = 63
 def delay_ms(policy: RetryPolicy, failed_attempt: int, /) -> int | None:
     """Delay between a failed attempt and the next one.
 
-    Args:    policy: the binding's policy.  failed_attempt: number of the attempt that failed, from 1.
-    Returns: milliseconds, 0 for at once; None when the attempts are used up.
+    Args:    policy: the binding's policy.  failed_attempt: number of the attempt that failed, from
+             1. Returns: milliseconds, 0 for at once; None when the attempts are used up.
     """
     if failed_attempt >= policy["max_attempts"]:
         return None
@@ -37,4 +38,6 @@ def delay_ms(policy: RetryPolicy, failed_attempt: int, /) -> int | None:
         case "linear":
             return policy["delay_ms"]
         case "exponential":
-            return min(policy["delay_ms"] << min(failed_attempt - 1, _EXPONENT_MAX), policy["cap_ms"])
+            return min(
+                policy["delay_ms"] << min(failed_attempt - 1, _EXPONENT_MAX), policy["cap_ms"]
+            )

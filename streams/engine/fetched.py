@@ -1,0 +1,35 @@
+"""A mailbox record as it was fetched: what the records of every consumer library have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class RawRecord(Protocol):
+    """One record of a mailbox partition, undecoded."""
+
+    @property
+    def offset(self) -> int:
+        """Return its offset."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Return its append time, ms since epoch."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Return its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Return its framed value."""
+        ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """Return its headers; a null one is legal in Kafka."""
+        ...
