@@ -75,7 +75,8 @@ class StageConsumer(driver.Consumer):
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def getmany(
-        self, timeout: float
+        self,
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> AsyncIterator[tuple[TP, Any]]:
         """Fetched records: lists for the stage, single messages for any other topic."""
         live = self.app.live
@@ -127,7 +128,8 @@ class StageConsumer(driver.Consumer):
             self._thread.set_fetch_wait_ms(wait_ms)
 
     async def _wait_next_records(
-        self, timeout: float
+        self,
+        timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> tuple[Any, Any]:
         """Faust's own, but paused partitions are looked at again after 2 ms instead of 1 s."""
         if not self.flow_active:

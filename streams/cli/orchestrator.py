@@ -11,7 +11,7 @@ import typer
 
 from streams.app import Plan, run
 from streams.cli.cluster import cluster_of
-from streams.edge.applier import apply_manifest
+from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import Handlers, load_manifest
 from streams.observe import logs
 from streams.provision import provision_topics
@@ -101,7 +101,9 @@ async def _apply(settings: Settings, manifest: Path) -> None:
     """Make the manifest the truth of its namespace; a refusal is logged, the roles go on."""
     log = logs.logger(__name__)
     try:
-        result = await asyncio.to_thread(apply_manifest, settings, load_manifest(manifest))
+        result = await asyncio.to_thread(
+            apply_manifest, settings, load_manifest(manifest), policy=policy_of(settings)
+        )
     except Exception as error:  # noqa: BLE001 - the roles serve what is in force, whatever keeps a manifest out
         log.error("manifest_not_applied", extra={"manifest": str(manifest), "reason": str(error)})  # noqa: TRY400
         return

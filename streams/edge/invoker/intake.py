@@ -111,6 +111,8 @@ class KafkaIntake:
         self._owned: set[int] = set()
         self._taken = 0  # written by the thread
         self._released = 0  # written by the loop
+        self._wanted: dict[int, int] = {}  # offsets to commit, asked for by the loop
+        self._wanted_lock = threading.Lock()
         self._has_room = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="invoker-intake", daemon=True)
@@ -168,8 +170,19 @@ class KafkaIntake:
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit soon, without waiting."""
-        consumer = self._consumer
-        if consumer is None or self._stopping.is_set():
+        with self._wanted_lock:
+            self._wanted.update(offsets)
+
+    def _commit_wanted(self, consumer: Consumer) -> None:
+        """Commit what the loop asked for.
+
+        Only this thread may: a commit from another one can wait, holding the interpreter, for a
+        lock that a poll holds while it waits for the interpreter.
+        """
+        with self._wanted_lock:
+            wanted, self._wanted = self._wanted, {}
+        offsets = {p: offset for p, offset in wanted.items() if p in self._owned}
+        if not offsets:
             return
         try:
             consumer.commit(offsets=self._positions(offsets), asynchronous=True)
@@ -192,6 +205,7 @@ class KafkaIntake:
 
     def _deliver_until_stopped(self, consumer: Consumer) -> None:
         while not self._stopping.is_set():
+            self._commit_wanted(consumer)
             self._wait_for_room(consumer)
             first = None if self._stopping.is_set() else consumer.poll(_POLL_S)
             if first is None:
