@@ -25,6 +25,7 @@ from streams.agents.group import StageGroup, as_harn_error
 from streams.agents.transaction import Faults, no_faults
 from streams.codec import Codec
 from streams.edge.broadcaster import Broadcaster
+from streams.edge.codecs import codec_of
 from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.ingest.http import IngestService
 from streams.edge.invoker import Invoker
@@ -182,15 +183,6 @@ class Application:
             await self._publisher.stop()
         if self._observe is not None:
             await self._observe.stop()
-
-
-def codec_of(settings: Settings) -> Codec:
-    """The codec of a process: Confluent's wire format when a schema registry is configured."""
-    if settings.schema_registry_url is None:
-        return Codec()
-    from streams.edge.schema_registry import register_schemas  # noqa: PLC0415 - its client is heavy, and optional
-
-    return Codec(registry=register_schemas(settings))
 
 
 def _handlers(manifest: Path | None) -> Handlers:

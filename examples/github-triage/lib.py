@@ -1,4 +1,4 @@
-"""Handlers of the GitHub triage example: plain functions of an event and, if wanted, its context."""
+"""Handlers of the GitHub triage example: functions of an event and, if wanted, its context."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ async def notify_release(event: Event, context: Context) -> dict[str, Any]:
 
 
 def mirror_push(event: Event) -> None:
-    """Push to a mirror that is gone for good: every attempt fails, and the event is dead-lettered."""
+    """Push to a mirror that is gone for good: every attempt fails, the event is dead-lettered."""
     repository = event.payload["repository"]["full_name"]
     raise RuntimeError(f"the mirror of {repository} does not exist any more")
