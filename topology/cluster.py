@@ -31,7 +31,8 @@ from topology.resolve import ResolvedTopic
 
 __all__ = ["Admin", "alter", "create", "grow", "observe"]
 
-_REQUEST_TIMEOUT_S = 60.0
+_REACH_TIMEOUT_S = 10.0  # a cluster that does not answer by then is not there
+_REQUEST_TIMEOUT_S = 60.0  # many topics on a small broker take their time
 
 # Another has created the topic, or has grown it to as many partitions already.
 _DONE_BY_ANOTHER = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.INVALID_PARTITIONS)
@@ -76,7 +77,7 @@ class Admin(Protocol):
 def observe(admin: Admin, names: Collection[str]) -> ObservedCluster:
     """Read the topics `names` as the cluster has them; those that it has not are left out."""
     # All topics: asking for one by name may create it, where the broker is set so.
-    metadata = admin.list_topics(timeout=_REQUEST_TIMEOUT_S)
+    metadata = admin.list_topics(timeout=_REACH_TIMEOUT_S)
     present = [name for name in names if name in metadata.topics]
     configs = _configs(admin, present)
     topics: dict[str, ObservedTopic] = {}

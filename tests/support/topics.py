@@ -14,8 +14,8 @@ from streams.settings import Settings
 def new_topic(settings: Settings, *, partitions: int = 1, prefix: str = "test") -> str:
     """Create a topic nobody else uses and return its name."""
     name = f"{prefix}.{uuid.uuid4().hex[:12]}"
-    created = make_admin(settings).create_topics([NewTopic(name, partitions, 1)])
-    created[name].result(timeout=30)
+    admin = make_admin(settings)  # must live until it has answered
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
     return name
 
 
