@@ -6,7 +6,8 @@
     ├── ManifestError           exit 4   author: a manifest is wrong (all problems are listed)
     ├── BrokerError             exit 5   outage or refusal of Kafka; `retryable` says which
     ├── StageHalted             exit 6   a fold raised: the partition waits for a fix or a skip
-    └── ReplayDivergence        exit 1   auditor: the log does not say what was recorded
+    ├── ReplayDivergence        exit 1   auditor: the log does not say what was recorded
+    └── AuditIncomplete         exit 2   auditor: a part of the log cannot be judged
 
 Bad data is not in this tree: it is an output (a rejection, the DLQ).  Messages say what, where and
 what was expected; they never hold a record's body or a secret.
@@ -18,6 +19,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 __all__ = [
+    "AuditIncomplete",
     "BrokerError",
     "ConfigError",
     "HarnError",
@@ -138,3 +140,9 @@ class ReplayDivergence(HarnError):  # noqa: N818 - the auditor's finding, named 
         self.position = position
         self.expected = expected
         self.actual = actual
+
+
+class AuditIncomplete(HarnError):  # noqa: N818 - a verdict, as ReplayDivergence is
+    """Nothing diverges, but a range of the log could not be judged; the message names it."""
+
+    exit_code = 2

@@ -100,7 +100,7 @@ class KafkaLog:
     def _offsets(
         self,
         places: Collection[Place],
-        spec: Any,
+        spec: Any,  # noqa: ANN401 - its kinds share no type
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[Place, int]:
         if not places:
@@ -153,6 +153,8 @@ class KafkaLog:
             enable_partition_eof=True,
             # A head that retention takes while it is read must not be passed over silently.
             auto_offset_reset="error",
+            # An end is told by an empty answer: it should not be waited for.
+            fetch_wait_max_ms=10,
             queued_min_messages=100_000,
             queued_max_messages_kbytes=32_768,
             fetch_message_max_bytes=4_000_000,

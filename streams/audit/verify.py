@@ -110,30 +110,34 @@ class _Audit:
         self._topology: Topology = next(iter(stages.values())).topology
         self._journal = journal_topic(self._topology)
         self._checkpoints = _topic_of(self._topology, TopicRole.CHECKPOINT)
-        self.chosen = self._choose()
-        self._counts = self._count_partitions()
+        names = self._choose_stages()
+        self._counts = self._count_partitions(names)
+        self.chosen = self._choose_partitions(names)
         self._fix_ends()
 
-    def _choose(self) -> dict[str, frozenset[int]]:
+    def _choose_stages(self) -> list[str]:
+        stage = self._scope.stage
+        if stage is None:
+            return list(self._stages)
+        if stage not in self._stages:
+            raise ConfigError(f"stage is {stage!r}, expected one of {', '.join(self._stages)}")
+        return [stage]
+
+    def _choose_partitions(self, names: list[str]) -> dict[str, frozenset[int]]:
         """Return the partitions to judge, by stage."""
-        scope = self._scope
-        if scope.stage is not None and scope.stage not in self._stages:
-            raise ConfigError(
-                f"stage is {scope.stage!r}, expected one of {', '.join(self._stages)}"
-            )
+        wanted = self._scope.partition
         chosen: dict[str, frozenset[int]] = {}
-        for name, stage in self._stages.items():
-            if scope.stage in (None, name):
-                known = range(stage.partitions)
-                wanted = known if scope.partition is None else {scope.partition} & set(known)
-                chosen[name] = frozenset(wanted)
+        for name in names:
+            known = range(self._stages[name].partitions)
+            chosen[name] = frozenset(p for p in known if wanted in (None, p))
         if not any(chosen.values()):
-            raise ConfigError(f"partition is {scope.partition}, and no chosen stage has that many")
+            most = max(self._stages[name].partitions for name in names)
+            raise ConfigError(f"partition is {wanted}, expected at most {most - 1}")
         return chosen
 
-    def _count_partitions(self) -> dict[str, int]:
+    def _count_partitions(self, names: list[str]) -> dict[str, int]:
         topics = {self._journal, self._checkpoints}
-        for name in self.chosen:
+        for name in names:
             declared = self._stages[name].declaration
             topics |= {declared.source, declared.changelog, declared.quarantine, *declared.sinks}
         counts = {topic: self._reader.partitions(topic) for topic in sorted(topics)}
