@@ -98,7 +98,7 @@ def test_reading_to_the_end_sees_everything(kafka: Kafka) -> None:
 
 @broker
 def test_a_topic_that_was_not_declared_is_not_made_by_writing_to_it(kafka: Kafka) -> None:
-    producer = make_producer(kafka.settings, message_timeout_ms=2_000)
+    producer = make_producer(kafka.settings, topic_metadata_propagation_max_ms=500)
     failed: list[int | None] = []
 
     def note(error: KafkaError | None, message: Message) -> None:

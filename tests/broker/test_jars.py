@@ -102,10 +102,10 @@ def test_a_missing_jar_is_fetched_with_progress(cache: Path, repository: tuple[P
     class_path(settings_for(cache, repository[1]), said.append)
 
     assert (cache / jar.file_name).read_bytes() == data
-    assert [(step.done_bytes, step.total_bytes) for step in said] == [
-        (0, jar.size_bytes),
-        (jar.size_bytes, jar.size_bytes),
-    ]
+    done = [step.done_bytes for step in said]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, jar.size_bytes)
+    assert {step.total_bytes for step in said} == {jar.size_bytes}
 
 
 def test_a_jar_that_is_not_the_published_one_is_refused_and_not_kept(
@@ -152,7 +152,7 @@ def test_a_repository_without_the_jar_is_named_as_the_reason(
     jar = locked_jars()[3]
     (cache / jar.file_name).unlink()
 
-    with pytest.raises(BrokerError, match=f"{jar.coordinate}.*the repository does not have it"):
+    with pytest.raises(BrokerError, match=f"{jar.coordinate}.*the repository answers 404"):
         class_path(settings_for(cache, repository[1]), silent)
 
 
@@ -189,7 +189,7 @@ def test_two_first_starts_at_once_download_once(cache: Path, repository: tuple[P
         thread.join()
 
     assert (cache / jar.file_name).read_bytes() == data
-    assert sum(step.done_bytes for step in said) == jar.size_bytes
+    assert [step.done_bytes for step in said].count(0) == 1
 
 
 def test_the_lock_names_kafka_and_its_log_binding_once_each() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from streams.edge.broker.ports import LOOPBACK
 from streams.errors import BrokerError
 
 __all__ = ["BrokerFiles", "Memory"]
@@ -24,6 +25,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     controller_port: int
     pid: int
     process_started_s: float
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def ports(self) -> list[int]:

@@ -12,17 +12,17 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import logging
-import os
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 import requests
 from jgo.maven import MavenContext
@@ -40,6 +40,7 @@ _PARALLEL_DOWNLOADS = 8
 _ATTEMPTS = 3
 _TIMEOUT_S = 30
 _SPARE_BYTES = 20_000_000
+_CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,42 +152,48 @@ def _fetch(settings: Settings, folder: Path, jars: list[Jar], progress: Progress
             retryable=False,
             remedy="free some space, or set HARN_CACHE_DIR to a folder on another disk",
         )
-    # jgo warns of a SHA-1 that differs; ours (SHA-256 against the lock) refuses the jar.
-    logging.getLogger("jgo").setLevel(logging.ERROR)
-    text = f"Fetching Kafka {KAFKA_VERSION}"
-    progress(Step(text, 0, total_bytes))
+    progress(Step(f"Fetching Kafka {KAFKA_VERSION}", 0, total_bytes))
     done_bytes = 0
+    one_at_a_time = Lock()
+
+    def report(more_bytes: int) -> None:
+        nonlocal done_bytes
+        with one_at_a_time:
+            done_bytes += more_bytes
+            progress(Step(f"Fetching Kafka {KAFKA_VERSION}", done_bytes, total_bytes))
+
     with (
         TemporaryDirectory(prefix=".fetch-", dir=folder) as staging,
         ThreadPoolExecutor(_PARALLEL_DOWNLOADS, thread_name_prefix="fetch-kafka") as pool,
     ):
-        waiting = {pool.submit(_fetch_one, settings, Path(staging), folder, jar) for jar in jars}
+        fetched = [
+            pool.submit(_fetch_one, settings, jar, Path(staging) / jar.file_name, report)
+            for jar in jars
+        ]
         try:
-            for finished in as_completed(waiting):
-                done_bytes += finished.result()
-                progress(Step(text, done_bytes, total_bytes))
+            for jar, each in zip(jars, fetched, strict=True):
+                each.result().replace(folder / jar.file_name)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _fetch_one(settings: Settings, staging: Path, folder: Path, jar: Jar) -> int:
-    """Download one jar, prove it and move it into the cache; return its size in bytes."""
-    # A staging repository for each jar: what a failed attempt leaves is not taken for the jar.
+def _fetch_one(settings: Settings, jar: Jar, path: Path, report: Callable[[int], None]) -> Path:
+    """Download one jar to `path` and prove that it is the locked one."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            path = _download(settings, staging / jar.file_name / str(attempt), jar)
+            found = _download(_address(settings, jar), path, report)
             break
-        except (requests.RequestException, RuntimeError) as error:
-            if attempt == _ATTEMPTS:
+        except requests.RequestException as error:
+            gone = error.response is not None and error.response.status_code == HTTPStatus.NOT_FOUND
+            if gone or attempt == _ATTEMPTS:
                 raise BrokerError(
                     f"cannot fetch {jar.coordinate} for the embedded Kafka: {_reason(error)}",
-                    retryable=True,
+                    retryable=not gone,
                     remedy="check the network (only the first start needs it), set "
                     "HARN_MAVEN_REPOSITORY to a mirror, or KAFKA_BOOTSTRAP_SERVERS to a cluster",
                 ) from error
     else:
         raise AssertionError("the last attempt returns or raises")
-    found = _sha256(path)
     if found != jar.sha256:
         raise BrokerError(
             f"checksum of {jar.coordinate} does not match: fetched SHA-256 {found}, "
@@ -194,30 +201,49 @@ def _fetch_one(settings: Settings, staging: Path, folder: Path, jar: Jar) -> int
             retryable=False,
             remedy="do not use that repository: what it serves is not the published jar",
         )
-    os.replace(path, folder / jar.file_name)  # noqa: PTH105 - one call, atomic on one disk
-    return jar.size_bytes
+    return path
 
 
-def _download(settings: Settings, repository: Path, jar: Jar) -> Path:
+def _address(settings: Settings, jar: Jar) -> str:
+    """Return where the jar is published; the public repository is the resolver's business."""
     mirror = settings.maven_repository
-    context = MavenContext(
-        repo_cache=repository,
-        remote_repos=None if mirror is None else {"mirror": mirror},
-        timeout=_TIMEOUT_S,
-    )
+    context = MavenContext(remote_repos=None if mirror is None else {"mirror": mirror})
+    (repository,) = context.remote_repos.values()
     group, artifact, version = jar.coordinate.split(":")
-    return context.project(group, artifact).at_version(version).artifact().resolve()
+    found = context.project(group, artifact).at_version(version).artifact()
+    return f"{repository}/{found.component.path_prefix.as_posix()}/{found.filename}"
 
 
-def _reason(error: Exception) -> str:
+def _download(address: str, path: Path, report: Callable[[int], None]) -> str:
+    """Write what is at `address` to `path` and return its SHA-256."""
+    digest = hashlib.sha256()
+    reported_bytes = 0
+    try:
+        with (
+            requests.get(address, stream=True, timeout=_TIMEOUT_S) as answer,
+            path.open("wb") as file,
+        ):
+            answer.raise_for_status()
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                digest.update(chunk)
+                report(len(chunk))
+                reported_bytes += len(chunk)
+    except requests.RequestException:
+        report(-reported_bytes)
+        raise
+    return digest.hexdigest()
+
+
+def _reason(error: requests.RequestException) -> str:
     """Say it in one line and without addresses: a client's own message is a paragraph of them."""
+    if error.response is not None:
+        return f"the repository answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.Timeout):
         return f"no answer within {_TIMEOUT_S} s"
     if isinstance(error, requests.ConnectionError):
         return "the repository cannot be reached"
-    if isinstance(error, requests.RequestException):
-        return f"the download broke off ({type(error).__name__})"
-    return "the repository does not have it"
+    return f"the download broke off ({type(error).__name__})"
 
 
 def _sha256(path: Path) -> str:

@@ -23,7 +23,7 @@ import psutil
 from streams.edge.broker import config, jars, java, ports, process
 from streams.edge.broker.files import BrokerFiles, Memory
 from streams.edge.broker.progress import Progress, Step, silent
-from streams.edge.broker.ready import await_ready, tail
+from streams.edge.broker.ready import await_ready, last_words, tail
 from streams.errors import BrokerError
 from streams.settings import Settings
 
@@ -84,15 +84,10 @@ def ensure_broker(
     with _naming(files.root):
         files.create()
         with _alone(files, progress):
-            running = process.find(files)
-            if running is None:
+            memory = _found(settings, files, progress, port)
+            if memory is None:
                 memory = _start(settings, files, progress, port, find_java)
-            else:
-                memory = _adopted(files, running, port)
-            started = psutil.Process(memory.pid) if running is None else running
-            bootstrap = f"{ports.LOOPBACK}:{memory.port}"
-            await_ready(settings.with_bootstrap(bootstrap), started, files, progress)
-    return BrokerHandle(bootstrap, "embedded", memory.pid, files.log, settings.state_dir)
+    return BrokerHandle(memory.bootstrap, "embedded", memory.pid, files.log, settings.state_dir)
 
 
 def stop_broker(state_dir: Path) -> bool:
@@ -121,7 +116,7 @@ def broker_status(state_dir: Path) -> BrokerStatus:
     return BrokerStatus(
         state_dir=state_dir,
         running=running is not None,
-        bootstrap=None if memory is None else f"{ports.LOOPBACK}:{memory.port}",
+        bootstrap=None if memory is None else memory.bootstrap,
         pid=None if running is None else running.pid,
         kafka=jars.KAFKA_VERSION if memory is None else memory.kafka,
         java=None if memory is None else memory.java,
@@ -169,13 +164,38 @@ def _start(
         process_started_s=started.create_time(),
     )
     files.remember(memory)
-    return memory
+    if await_ready(settings.with_bootstrap(memory.bootstrap), started, files, progress):
+        return memory
+    raise BrokerError(
+        f"the embedded Kafka ended while it was starting; its last words:\n{last_words(files)}",
+        retryable=False,
+        remedy=f"see {files.log}",
+    )
 
 
-def _adopted(files: BrokerFiles, running: psutil.Process, port: int | None) -> Memory:
+def _found(
+    settings: Settings, files: BrokerFiles, progress: Progress, port: int | None
+) -> Memory | None:
+    """Return the memory of a running broker once it answers; None when there is none."""
+    running = process.find(files)
+    if running is None:
+        return None
+    memory = _adopted(files, running)
+    if port is not None and port != memory.port:
+        raise BrokerError(
+            f"the embedded Kafka of {files.root.parent} already runs on port {memory.port}, "
+            f"expected {port}",
+            retryable=False,
+            remedy="stop it first: `harn broker stop`",
+        )
+    # One that was killed a moment ago can still be seen ending.
+    answers = await_ready(settings.with_bootstrap(memory.bootstrap), running, files, progress)
+    return memory if answers else None
+
+
+def _adopted(files: BrokerFiles, running: psutil.Process) -> Memory:
     """Return the memory of a running broker, written anew when its starter could not."""
     memory = files.recall()
-    started_s = running.create_time()
     if memory is None or memory.pid != running.pid:
         broker_port, controller_port = config.ports_in(files.properties.read_text("ascii"))
         memory = Memory(
@@ -184,16 +204,9 @@ def _adopted(files: BrokerFiles, running: psutil.Process, port: int | None) -> M
             port=broker_port,
             controller_port=controller_port,
             pid=running.pid,
-            process_started_s=started_s,
+            process_started_s=running.create_time(),
         )
         files.remember(memory)
-    if port is not None and port != memory.port:
-        raise BrokerError(
-            f"the embedded Kafka of {files.root.parent} already runs on port {memory.port}, "
-            f"expected {port}",
-            retryable=False,
-            remedy="stop it first: `harn broker stop`",
-        )
     return memory
 
 

@@ -15,7 +15,7 @@ from streams.errors import BrokerError
 from streams.kafka import make_admin
 from streams.settings import Settings
 
-__all__ = ["await_ready", "tail"]
+__all__ = ["await_ready", "last_words", "tail"]
 
 # A laptop waking up with gigabytes to recover needs its time; a healthy start needs seconds.
 _READY_S = 120.0
@@ -28,11 +28,11 @@ _TAIL_BYTES = 64 * 1024
 
 def await_ready(
     settings: Settings, started: psutil.Process, files: BrokerFiles, progress: Progress
-) -> None:
-    """Return once the broker at `settings.bootstrap` answers for itself as a live broker.
+) -> bool:
+    """Wait until the broker at `settings.bootstrap` answers; return whether it does.
 
-    Raises BrokerError with the last lines of its log when it ends before that, or is ended here
-    because it takes too long.
+    False means that its process ended before.  Raises BrokerError with the last lines of its log
+    when it takes too long; then it is stopped.
     """
     begun_s = time.monotonic()
     said_s = begun_s
@@ -41,21 +41,17 @@ def await_ready(
     while True:
         try:
             if admin.list_topics(timeout=_ANSWER_S).brokers:
-                return
+                return True
         except KafkaException:
             pass  # not yet
         now_s = time.monotonic()
         if not process.is_alive(started):
-            raise BrokerError(
-                f"the embedded Kafka ended while it was starting; its last words:\n{_last(files)}",
-                retryable=False,
-                remedy=f"see {files.log}",
-            )
+            return False
         if now_s - begun_s > _READY_S:
             process.end(started)
             raise BrokerError(
-                f"the embedded Kafka did not answer within {_READY_S:.0f} s and was stopped; its "
-                f"last words:\n{_last(files)}",
+                f"the embedded Kafka did not answer within {_READY_S:.0f} s and was stopped; "
+                f"its last words:\n{last_words(files)}",
                 retryable=True,
                 remedy=f"see {files.log}",
             )
@@ -75,7 +71,7 @@ def tail(text: str) -> str:
     return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:])
 
 
-def _last(files: BrokerFiles) -> str:
+def last_words(files: BrokerFiles) -> str:
     """Return what the broker and its JVM said last."""
     return tail(_end_of(files.log) + "\n" + _end_of(files.console)) or "    (nothing)"
 
