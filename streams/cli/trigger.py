@@ -1,0 +1,239 @@
+"""`harn trigger`: apply bindings, look at them, and send events.
+
+Exit codes, besides those of `streams.errors`: 1 another apply came first (look, and apply again).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from streams.cli.cluster import cluster_of
+from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.suggestion import suggestion
+from streams.cli.trigger_emit import emit_events
+from streams.core.manifest import Manifest
+from streams.core.wire import Policy, RowRegisteredBinding
+from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
+from streams.edge.codecs import codec_of
+from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
+from streams.edge.registry_view import RegistryView, read_registry
+from streams.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Apply bindings and send events.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def apply(
+    manifest: Annotated[
+        Path, typer.Argument(help="Manifest, or the folder that holds harn.toml.")
+    ] = Path(MANIFEST_NAME),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    keep_policy: Annotated[
+        bool,
+        typer.Option(
+            "--keep-policy", help="Leave the policy in force as it is, whatever the settings say."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, help="Seconds to wait for the registry's answer.")
+    ] = ANSWER_S,
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Make a manifest the truth of its namespace.
+
+    Handlers are loaded first: what cannot be run is refused here.  The registry answers, so a role
+    `registry` must run.  Exit codes: 0 in force; 1 another apply came first; 3 topics are missing;
+    4 the manifest is wrong; 5 no broker, or nobody answers.
+    """
+    loaded = load_manifest(manifest)
+    Handlers.load(loaded)
+    settings = cluster_of(settings_from(state_dir=state_dir))
+    codec = codec_of(settings)
+    view = read_registry(settings, codec)
+    before = view.policy
+    policy = before if keep_policy else policy_of(settings)
+    if dry_run:
+        result = preview_apply(view, loaded, codec, policy=policy)
+    else:
+        result = apply_manifest(settings, loaded, codec=codec, policy=policy, timeout_s=timeout)
+    _report(loaded, result, before, policy, dry_run=dry_run, as_json=as_json)
+    if result.answer == "conflict":
+        raise typer.Exit(1)
+
+
+def _report(
+    manifest: Manifest,
+    result: ApplyResult,
+    before: Policy,
+    policy: Policy,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    changed = {name: [was, policy[name]] for name, was in before.items() if policy.get(name) != was}
+    if result.answer != "published":
+        changed = {}
+    if as_json:
+        typer.echo(json.dumps(_summary(manifest, result, changed, dry_run=dry_run)))
+        return
+    if result.answer == "conflict":
+        notice(f"harn: {result.reason}")
+        return
+    verb = "would be" if dry_run else "is"
+    if result.answer == "unchanged":
+        typer.echo(f"unchanged: revision {result.revision} has namespace {manifest.namespace}")
+    else:
+        typer.echo(f"revision {result.revision} of namespace {manifest.namespace} {verb} in force")
+    for key in result.added:
+        typer.echo(f"  + {key}")
+    for key in result.drained:
+        typer.echo(f"  - {key} (drains)")
+    for name, (was, now) in changed.items():
+        typer.echo(f"  ~ {name}: {was} -> {now}")
+    if result.position is not None:
+        typer.echo(f"request {result.position}")
+    if result.answer == "published" and not dry_run and not result.broadcast:
+        notice("not every mailbox has the revision yet: events sent now may not meet it")
+
+
+def _summary(
+    manifest: Manifest, result: ApplyResult, changed: dict[str, Any], *, dry_run: bool
+) -> dict[str, Any]:
+    return {
+        "answer": result.answer,
+        "dry_run": dry_run,
+        "namespace": manifest.namespace,
+        "revision": result.revision,
+        "reason": result.reason,
+        "added": result.added,
+        "drained": result.drained,
+        "policy_changes": changed,
+        "position": None if result.position is None else str(result.position),
+        "broadcast": result.broadcast,
+    }
+
+
+@app.command("list")
+def list_triggers(as_json: AsJson = False, state_dir: StateDir = None) -> None:
+    """List every known binding version and its state."""
+    view = _view(state_dir)
+    if as_json:
+        summary = {"revision": view.revision, "broadcast": view.broadcast, "policy": view.policy}
+        typer.echo(json.dumps({**summary, "bindings": [_shown(row) for row in view.rows]}))
+        return
+    typer.echo(f"revision {view.revision} (broadcast {view.broadcast})")
+    columns = ("binding", "state", "provider", "events", "handler", "retry", "namespace")
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in view.rows:
+        binding = row["binding"]
+        events = ", ".join(binding["events"]) or "every kind"
+        retry = f"{binding['retry']['backoff']} {binding['retry']['max_attempts']}"
+        cells = (binding["binding_key"], row["state"], binding["provider"], events)
+        cells = (*cells, binding["handler"], retry, binding["namespace"])
+        table.add_row(*(escape(cell) for cell in cells))
+    screen().print(table)
+
+
+@app.command()
+def show(
+    trigger_id: Annotated[str, typer.Argument(help="The trigger's id.")],
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show every known version of one trigger, with its definition."""
+    view = _view(state_dir)
+    rows = [row for row in view.rows if row["binding"]["trigger_id"] == trigger_id]
+    if not rows:
+        known = sorted({row["binding"]["trigger_id"] for row in view.rows})
+        raise ConfigError(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
+    for row in rows:
+        shown = _shown(row)
+        if as_json:
+            typer.echo(json.dumps(shown))
+            continue
+        typer.echo(f"{shown['binding_key']}  {shown['state']}  since revision {shown['revision']}")
+        for name, value in shown.items():
+            if name not in {"binding_key", "state", "revision"}:
+                typer.echo(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+
+
+def _view(state_dir: Path | None) -> RegistryView:
+    settings = cluster_of(settings_from(state_dir=state_dir))
+    return read_registry(settings, codec_of(settings))
+
+
+def _shown(row: RowRegisteredBinding) -> dict[str, Any]:
+    definition = json.loads(row["binding"]["definition"])
+    shown: dict[str, Any] = {**row["binding"], "definition": definition, "state": row["state"]}
+    return {**shown, "revision": row["revision"], "ended": row["ended"]}
+
+
+@app.command()
+def emit(  # noqa: PLR0917 - typer takes options by position
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="Who sends it, for example github.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="The provider's kind, for example issues.opened.")
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", help="JSON, or @file, or - for standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="One event a line, as JSON: kind or event, payload, provider."),
+    ] = None,
+    dedupe_key: Annotated[
+        str | None, typer.Option("--dedupe-key", help="Repeats with the same key are taken once.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Tenant it belongs to.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", help="name=value; may be given several times.")
+    ] = None,
+    trigger: Annotated[
+        str | None, typer.Option("--trigger", help="Only this trigger receives it.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Send it this often.")] = 1,
+    as_new: Annotated[
+        bool, typer.Option("--as-new", help="Take lines of the file that were sent before, too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only how many were sent.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Send an event, or a file of them, into the inbox.
+
+    Prints each event's id and its envelope's position once the broker has it.  A line of a file is
+    one delivery: sent again it is taken once, unless --as-new.  Exit codes: 0 all sent; 2 the event
+    is wrong; 3 topics are missing; 5 the broker did not take everything.
+    """
+    emit_events(
+        settings_from(state_dir=state_dir),
+        single={
+            "provider": provider,
+            "kind": kind,
+            "payload": payload,
+            "dedupe_key": dedupe_key,
+            "tenant_id": tenant,
+            "headers": header,
+        },
+        file=file,
+        as_new=as_new,
+        trigger_id=trigger,
+        count=count,
+        quiet=quiet,
+        as_json=as_json,
+    )

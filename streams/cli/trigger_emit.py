@@ -1,0 +1,154 @@
+"""The work of `harn trigger emit`: options or a file become events, each one's fate is printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from streams.cli.cluster import cluster_of
+from streams.cli.options import notice
+from streams.edge.codecs import codec_of
+from streams.edge.emitter import Emission, emit
+from streams.edge.ingest.body import MalformedBody
+from streams.edge.ingest.deliveries import read_deliveries, read_event
+from streams.edge.ingest.envelopes import ENVELOPES
+from streams.edge.ingest.events import EventRequest, explain_json
+from streams.errors import BrokerError, ConfigError
+from streams.provision import verify_topics_of_edges
+from streams.settings import Settings
+
+__all__ = ["emit_events"]
+
+
+def emit_events(
+    settings: Settings,
+    *,
+    single: Mapping[str, Any],
+    file: Path | None,
+    as_new: bool,
+    trigger_id: str | None,
+    count: int,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Send what the options describe.  Raises ConfigError, TopologyError, BrokerError."""
+    requests = _requests(settings, single, file, count, as_new=as_new)
+    settings = cluster_of(settings)
+    verify_topics_of_edges(settings, [ENVELOPES])
+    asyncio.run(_emit(settings, requests, trigger_id, quiet=quiet, as_json=as_json))
+
+
+async def _emit(
+    settings: Settings,
+    requests: Iterator[EventRequest],
+    trigger_id: str | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    sent, failed = 0, 0
+    async for emission in emit(settings, codec_of(settings), requests, trigger_id=trigger_id):
+        if isinstance(emission.outcome, BrokerError):
+            failed += 1
+            notice(f"harn: {emission.event_id}: {emission.outcome}")
+        else:
+            sent += 1
+            if not quiet:
+                _print(emission, as_json=as_json)
+    if quiet:
+        typer.echo(json.dumps({"sent": sent, "failed": failed}) if as_json else f"{sent} sent")
+    if failed:
+        raise BrokerError(f"{failed} of {sent + failed} events were not appended", retryable=True)
+
+
+def _print(emission: Emission, *, as_json: bool) -> None:
+    position = str(emission.outcome)
+    if as_json:
+        typer.echo(json.dumps({"event_id": emission.event_id, "position": position}))
+    else:
+        typer.echo(f"{emission.event_id}  {position}")
+
+
+def _requests(
+    settings: Settings, single: Mapping[str, Any], file: Path | None, count: int, *, as_new: bool
+) -> Iterator[EventRequest]:
+    """Return the events to send; the options are checked before anything is sent."""
+    if file is None:
+        request = _bounded(settings, _single(single))
+        return (request for _ in range(count))
+    given = [name for name in ("kind", "payload", "dedupe_key", "headers") if single[name]]
+    if given:
+        named = ", ".join(f"--{name.removesuffix('s').replace('_', '-')}" for name in given)
+        raise ConfigError(f"{named} cannot be given with --file, whose lines have their own")
+    if not file.is_file():
+        raise ConfigError(f"--file is {file}, expected an existing file")
+    return (
+        _bounded(settings, request)
+        for _ in range(count)
+        for request in _from_file(file, single["provider"], single["tenant_id"], as_new=as_new)
+    )
+
+
+def _from_file(
+    file: Path, provider: str | None, tenant_id: str | None, *, as_new: bool
+) -> Iterator[EventRequest]:
+    with file.open("rb") as lines:
+        try:
+            for request in read_deliveries(lines, provider=provider, as_new=as_new):
+                if tenant_id is None:
+                    yield request
+                else:
+                    yield msgspec.structs.replace(request, tenant_id=tenant_id)
+        except MalformedBody as error:
+            raise ConfigError([f"{file}: {problem}" for problem in error.problems]) from error
+
+
+def _single(single: Mapping[str, Any]) -> EventRequest:
+    fields = {name: value for name, value in single.items() if value is not None}
+    if "payload" in fields:
+        fields["payload"] = msgspec.Raw(_payload(fields["payload"]))
+    if "headers" in fields:
+        fields["headers"] = _headers(fields["headers"])
+    try:
+        return read_event(fields)
+    except MalformedBody as error:
+        raise ConfigError(error.problems) from error
+
+
+def _payload(text: str) -> bytes:
+    """Return the payload's JSON: the text itself, a file's, or what comes on standard input."""
+    try:
+        if text == "-":
+            payload = sys.stdin.buffer.read()
+        else:
+            payload = Path(text[1:]).read_bytes() if text.startswith("@") else text.encode()
+        msgspec.json.decode(payload)
+    except OSError as error:
+        raise ConfigError(f"--payload {text}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"--payload: {explain_json(payload, error)}") from error
+    return payload
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    pairs = [entry.partition("=") for entry in given]
+    wrong = [name for name, separator, _ in pairs if not separator]
+    if wrong:
+        raise ConfigError([f"--header is {each!r}, expected name=value" for each in wrong])
+    return {name: value for name, _, value in pairs}
+
+
+def _bounded(settings: Settings, request: EventRequest) -> EventRequest:
+    """Hold a command to the limit of the event API: what a fold derives must stay a record."""
+    size = len(bytes(request.payload))
+    if size > settings.http_max_body_bytes:
+        limit = f"expected at most {settings.http_max_body_bytes} (HARN_HTTP_MAX_BODY_BYTES)"
+        raise ConfigError(f"the payload of a {request.kind} event has {size} bytes, {limit}")
+    return request
