@@ -182,7 +182,7 @@ def _shown(row: RowRegisteredBinding) -> dict[str, Any]:
 
 
 @app.command()
-def emit(  # noqa: PLR0917 - typer takes options by position
+def emit(  # noqa: PLR0913, PLR0917 - typer takes options by position
     provider: Annotated[
         str | None, typer.Option("--provider", help="Who sends it, for example github.")
     ] = None,

@@ -13,10 +13,10 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import make_consumer
+from streams.kafka import make_admin, make_consumer
 from streams.settings import Settings
 
-__all__ = ["ReadRecord", "TopicReader"]
+__all__ = ["ReadRecord", "TopicReader", "topic_names"]
 
 _TIMEOUT_S = 30.0
 _RECORDS = 1_000
@@ -91,6 +91,11 @@ class TopicReader:
     def at_end(self) -> bool:
         """Whether every partition has been read to its end; more may have come since."""
         return not self._open
+
+    @property
+    def unfinished(self) -> frozenset[int]:
+        """Return the partitions that were not read to their end yet, as far as is known."""
+        return frozenset(self._open)
 
     def start_at(self, offsets: Mapping[int, int]) -> None:
         """Read these partitions from these offsets; the others are left out."""
@@ -184,3 +189,12 @@ class TopicReader:
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def topic_names(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the cluster's topics, sorted.  Raises BrokerError."""
+    try:
+        return tuple(sorted(make_admin(settings).list_topics(timeout=_TIMEOUT_S).topics))
+    except KafkaException as error:
+        message = f"{settings.bootstrap} does not list its topics: {error.args[0].str()}"
+        raise BrokerError(message, retryable=True) from error
