@@ -125,6 +125,17 @@ def event_of(event_id: str, provider: str = "p") -> dict[str, Any]:
     }
 
 
+def bound_stages(topology: Topology, prefix: str, partitions: int) -> dict[str, BoundStage]:
+    """The stages of `small_topology`, bound to their folds."""
+    first, second = topology.stages
+    notes = f"{prefix}notes"
+    folds = {"first": _fold(second.source, notes), "second": _fold(None, notes)}
+    return {
+        stage.name: BoundStage(stage, folds[stage.name], topology, CODEC, partitions)
+        for stage in (first, second)
+    }
+
+
 @dataclass
 class Recording:
     """A small cluster in memory: the log, the stages, and where each stage partition stands."""
@@ -141,13 +152,7 @@ class Recording:
         self.topology = small_topology(self.prefix, version=self.version)
         for topic in self.topology.topics:
             self.log.create(topic.name, self.partitions)
-        first, second = self.topology.stages
-        notes = f"{self.prefix}notes"
-        folds = {"first": _fold(second.source, notes), "second": _fold(None, notes)}
-        self.stages = {
-            stage.name: BoundStage(stage, folds[stage.name], self.topology, CODEC, self.partitions)
-            for stage in (first, second)
-        }
+        self.stages = bound_stages(self.topology, self.prefix, self.partitions)
         self.memories = {
             (name, partition): Memory(stage, partition)
             for name, stage in self.stages.items()
@@ -233,6 +238,15 @@ class Recording:
             place = (f"{self.prefix}checkpoints", partition)
             self.log.append(place, self.now_ms, key, part, [("kind", b"checkpoint_part")])
         return memory.position.seq
+
+    def upgrade(self, version: int) -> None:
+        """Go on with another version of the folds."""
+        self.version = version
+        self.topology = small_topology(self.prefix, version=version)
+        self.stages = bound_stages(self.topology, self.prefix, self.partitions)
+        for (name, partition), memory in self.memories.items():
+            again = Memory(self.stages[name], partition, memory.rows.store, memory.position)
+            self.memories[name, partition] = again
 
     # ------------------------------------------------------------------ tampering
     def records(self, place: Place) -> list[LogRecord]:
