@@ -23,8 +23,13 @@ TEXT_CHARS_MAX = 1_024
 BINDINGS_MAX = 1_000
 """Bindings of one manifest: a revision names those that it adds and those that it drains."""
 
+REVISION_BYTES_MAX = 500_000
+"""Bytes of a revision: it must be folded by every partition that it is broadcast to."""
+
 DURATION_MS_MAX = 366 * 86_400_000
 """A year: due times stay far from the largest number that a record holds."""
+
+_NUMBER_BYTES = 10  # of a number, or of the length before a text, at most
 
 _Texts = Iterable[tuple[str, str | None, int]]
 
@@ -72,6 +77,25 @@ def binding_problem(binding: BindingDefinition, /) -> str | None:
         )
     )
     return None if problem is None else f"trigger {trigger_id[:ID_CHARS_MAX]!r}: {problem}"
+
+
+def revision_problem(added: Iterable[BindingDefinition], drained: Iterable[str], /) -> str | None:
+    """Return what makes a revision too large to be broadcast, or None."""
+    size = sum(binding_bytes(binding) for binding in added)
+    size += sum(len(binding_key.encode()) + _NUMBER_BYTES for binding_key in drained)
+    if size <= REVISION_BYTES_MAX:
+        return None
+    return (
+        f"the change has {size} bytes, expected at most {REVISION_BYTES_MAX}: apply it in parts, "
+        "or split it into manifests of different namespaces"
+    )
+
+
+def binding_bytes(binding: BindingDefinition) -> int:
+    """Return about as many bytes as a binding has in a record, rather more than fewer."""
+    texts = [text for text in binding.values() if isinstance(text, str)]
+    texts += binding["events"]
+    return sum(len(text.encode()) + _NUMBER_BYTES for text in texts) + 8 * _NUMBER_BYTES
 
 
 def policy_problem(policy: Policy, /) -> str | None:

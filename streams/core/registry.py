@@ -69,6 +69,9 @@ def _on_manifest_applied(state: State, record: Record) -> Answer:
     if problem is not None:
         return (_answer(state, applied, "invalid", problem),)
     added, drained = _reconcile(applied, known)
+    problem = bounds.revision_problem(added, (row["binding"]["binding_key"] for row in drained))
+    if problem is not None:
+        return (_answer(state, applied, "invalid", problem),)
     present = revision.policy_in_force(state)
     changed = bool(added or drained) or (applied["policy"] or present) != present
     # The very first apply publishes even an empty manifest, so that every stage knows a revision.

@@ -1,0 +1,70 @@
+"""The registry's partition, and what is applied to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams.core.wire import BindingDefinition, Policy
+from streams.testing import policy
+from tests.support.stage_log import Out, StageLog
+
+
+class RegistryLog(StageLog):
+    """A registry; its own outputs come back to it, as in its mailbox."""
+
+    def __init__(self) -> None:
+        super().__init__("registry")
+        self.applies = 0
+
+    def apply(
+        self,
+        *bindings: BindingDefinition,
+        namespace: str = "default",
+        expected_revision: int | None = None,
+        in_force: Policy | None = None,
+        apply_id: str | None = None,
+    ) -> list[Out]:
+        """Apply a manifest, by default compared with the revision in force."""
+        self.applies += 1
+        revision = self.rows.get("revision", {"revision": 0})["revision"]
+        outputs = self.add(
+            "manifest_applied",
+            {
+                "apply_id": apply_id or f"apply_{self.applies}",
+                "namespace": namespace,
+                "expected_revision": revision if expected_revision is None else expected_revision,
+                "bindings": list(bindings),
+                "policy": in_force or policy(),
+                "applied_by": "test",
+            },
+        )
+        for output in outputs:
+            if output.topic == "triggers.registry":
+                assert self.add(output.kind, output.value) == []
+        return outputs
+
+    def end(
+        self, binding_key: str, revision: int, partitions: Sequence[int] = (0, 1), of: int = 2
+    ) -> list[Out]:
+        """Dispatch partitions say that a binding ended."""
+        outputs: list[Out] = []
+        for partition in partitions:
+            outputs += self.add(
+                "binding_ended",
+                {
+                    "binding_key": binding_key,
+                    "revision": revision,
+                    "partition": partition,
+                    "partitions": of,
+                },
+            )
+        return outputs
+
+    @property
+    def states(self) -> dict[str, str]:
+        """State by binding key."""
+        return {
+            key.removeprefix("b:"): row["state"]
+            for key, row in self.rows.items()
+            if key.startswith("b:")
+        }
