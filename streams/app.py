@@ -154,6 +154,16 @@ class Application:
         verify_topics_of_edges(settings, names)
 
     @property
+    def http_url(self) -> str:
+        """Where ingest listens; empty when this process has no ingest."""
+        return next((edge.url for edge in self._edges if isinstance(edge, IngestService)), "")
+
+    @property
+    def metrics_port(self) -> int:
+        """The port of metrics and health; 0 before start."""
+        return 0 if self._observe is None else self._observe.port
+
+    @property
     def is_ready(self) -> bool:
         """Whether every stage of this process owns its partitions."""
         return all(app.live.ready.is_set() for app in self._stages.apps)

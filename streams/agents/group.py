@@ -39,10 +39,9 @@ class StageGroup(Service):
 
     async def on_stop(self) -> None:
         """Stop every app, leave every group, close what the stages hold."""
-        await asyncio.wait(
-            [asyncio.ensure_future(_stop(app)) for app in self.apps] or [asyncio.sleep(0)],  # type: ignore[list-item]
-            timeout=_STOP_TIMEOUT_S,
-        )
+        stopping = [asyncio.ensure_future(_stop(app)) for app in self.apps]
+        if stopping:
+            await asyncio.wait(stopping, timeout=_STOP_TIMEOUT_S)
 
     async def crashed(self) -> BaseException:
         """Wait until an app crashes; returns why."""

@@ -72,6 +72,13 @@ def verify(
     _raise_verdict(report)
 
 
+def judge(settings: Settings) -> Report:
+    """Judge everything, print the verdict, return it."""
+    report = _verify(settings, Scope())
+    _print(report)
+    return report
+
+
 def _verify(settings: Settings, scope: Scope) -> Report:
     codec = codec_of(settings)
     with KafkaLog(settings) as log, _progress() as progress:

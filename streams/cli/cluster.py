@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from streams.cli.broker import progress_shown
 from streams.edge.broker import ensure_broker
 from streams.settings import Settings
 
@@ -10,4 +11,5 @@ def cluster_of(settings: Settings) -> Settings:
     """The same settings with a cluster named; starts the embedded broker when none is."""
     if settings.bootstrap is not None:
         return settings
-    return settings.with_bootstrap(ensure_broker(settings).bootstrap)
+    with progress_shown() as progress:
+        return settings.with_bootstrap(ensure_broker(settings, progress).bootstrap)

@@ -19,7 +19,7 @@ REVISION_ROW = "revision"
 POLICY_DEFAULT: Policy = {
     "event_id_window_ms": 86_400_000,
     "dedupe_rows_max": 1_000_000,
-    "lease_ms": 15_000,
+    "lease_ms": 24_000,
 }
 """In force until the first revision says otherwise."""
 

@@ -15,6 +15,7 @@ import datetime as dt
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -80,7 +81,15 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 def configure(level: str, style: str) -> None:
     """Log to standard error in `style` (text or json), from `level` up."""
-    handler = logging.StreamHandler(sys.stderr)
+    _configure(logging.StreamHandler(sys.stderr), level, style)
+
+
+def configure_file(level: str, style: str, path: Path) -> None:
+    """Log to the end of a file, as `configure` does."""
+    _configure(logging.FileHandler(path, encoding="utf-8"), level, style)
+
+
+def _configure(handler: logging.Handler, level: str, style: str) -> None:
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     handler.addFilter(_is_ours)
     root = logging.getLogger()
