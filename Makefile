@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
-PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PROBE := import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
 ONCE ?=
 ARGS ?=
 
@@ -20,22 +20,27 @@ help: ## Show this help.
 setup: $(STAMP) ## Build .venv from the lock file (does nothing when it is up to date).
 
 $(STAMP): requirements.lock pyproject.toml
-	@found=; \
-	for candidate in $(PYTHONS); do \
-	  if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then found=$$candidate; break; fi; \
-	done; \
-	if [ -z "$$found" ]; then \
-	  echo "make setup: need Python >= 3.11 with the venv and ensurepip modules; tried:" >&2; \
+	@# A .venv that works is kept: its own interpreter must not change under its packages.
+	@$(BIN)/python -c '$(PROBE)' >/dev/null 2>&1 || { \
+	  found=; \
 	  for candidate in $(PYTHONS); do \
-	    echo "  $$candidate: $$("$$candidate" --version 2>&1 | head -n 1)" >&2; done; \
-	  echo "Install one (on Debian also python3-venv), or name it: make setup PYTHON=/path/to/python3" >&2; \
-	  exit 1; \
-	fi; \
-	echo "make setup: $$("$$found" --version) -> $(VENV)"; \
-	"$$found" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	    if "$$candidate" -c '$(PROBE)' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "make setup: need Python >= 3.11 with ssl, venv and ensurepip; tried:" >&2; \
+	    for candidate in $(PYTHONS); do \
+	      echo "  $$candidate: $$("$$candidate" --version 2>&1 | head -n 1)" >&2; done; \
+	    echo "Install one (on Debian also python3-venv), or: make setup PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "make setup: $$("$$found" --version) -> $(VENV)"; \
+	  "$$found" -m venv --clear $(VENV); \
+	}
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --requirement requirements.lock
 	@# The build backend came with the lock, so the project itself is installed without the network.
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	  --no-build-isolation --editable .
 	@touch $(STAMP)
 
 run: setup ## Show the whole thing at work on a Kafka of its own (ONCE=1: end after one round).
