@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, cast
 
+from streams.core.bounds import BINDINGS_MAX
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_table import (
+    TEXT_CHARS_MAX,
     Field,
     given_fields,
     read_choice,
@@ -147,10 +149,14 @@ def _policy(retry: Mapping[str, Any]) -> RetryPolicy:
 
 
 def _read_triggers(value: object, place: Place) -> list[object]:
-    if isinstance(value, list):
-        return cast("list[object]", value)
-    place.expected(value, "tables written as [[triggers]]")
-    return []
+    if not isinstance(value, list):
+        place.expected(value, "tables written as [[triggers]]")
+        return []
+    triggers = cast("list[object]", value)
+    if len(triggers) > BINDINGS_MAX:
+        place.refuse(f"has {len(triggers)} entries, expected at most {BINDINGS_MAX}")
+        return []
+    return triggers
 
 
 def _read_match(value: object, place: Place) -> dict[str, Any]:
@@ -166,6 +172,9 @@ def _read_match(value: object, place: Place) -> dict[str, Any]:
 def _read_handler(value: object, place: Place) -> HandlerUri:
     if not isinstance(value, str):
         place.expected(value, "text: `function` or `module::function`")
+        return _NO_HANDLER
+    if len(value) > TEXT_CHARS_MAX:
+        place.expected(value, f"at most {TEXT_CHARS_MAX} characters, not {len(value)}")
         return _NO_HANDLER
     try:
         return parse_handler(value)
@@ -243,7 +252,7 @@ def _provider_supports_kind(
     if supported is None:
         known = ", ".join(PROVIDERS)
         place.field("provider").refuse(f"{shown(provider)} is not registered; known are {known}")
-    elif kind in TRIGGER_KINDS and kind not in supported:
+    elif kind in BUILT_KINDS and kind not in supported:
         place.field("provider").refuse(
             f"{provider!r} does not support kind {kind!r}, only {', '.join(supported)}"
         )

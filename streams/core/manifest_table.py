@@ -17,6 +17,7 @@ from typing import Any, cast
 from streams.core.manifest_place import Place
 
 __all__ = [
+    "TEXT_CHARS_MAX",
     "Field",
     "Read",
     "given_fields",
