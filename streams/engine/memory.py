@@ -74,4 +74,5 @@ class Memory:
             rows=self.rows, partition=partition, partitions=stage.partitions, now_ms=position.now_ms
         )
         self.state.index = stage.fold.build_index(self.state)
+        assert not self.rows.changes(), "an index is derived: it writes no rows"
         self.rows.settle()

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from streams.audit.log import LogRecord
 from streams.codec import Codec
-from streams.core.state import Fold
 from streams.engine import BoundStage, Memory, MemoryStore, Step, fold_batch, settle
 from streams.stages import FOLDS
 from topology import TOPOLOGY
@@ -33,11 +32,11 @@ class Out(NamedTuple):
 class StageLog:
     """A partition and its mailbox.  `now_ms` is the append time of the next record."""
 
-    def __init__(
-        self, stage: str, *, partition: int = 0, partitions: int = 1, fold: Fold | None = None
-    ) -> None:
-        declared = TOPOLOGY.stage(stage)
-        self.stage = BoundStage(declared, fold or FOLDS[stage], TOPOLOGY, CODEC, partitions)
+    def __init__(self, stage: str | BoundStage, *, partition: int = 0, partitions: int = 1) -> None:
+        if isinstance(stage, str):
+            declared = TOPOLOGY.stage(stage)
+            stage = BoundStage(declared, FOLDS[stage], TOPOLOGY, CODEC, partitions)
+        self.stage = stage
         self.memory = Memory(self.stage, partition)
         self.now_ms = START_MS
         self.records: list[LogRecord] = []
@@ -52,10 +51,10 @@ class StageLog:
         headers: Mapping[str, str] | None = None,
     ) -> list[Out]:
         """Append one record, fold it and commit; return what came of it."""
-        schema = TOPOLOGY.kinds[self.stage.declaration.source, kind]
+        schema = self.stage.kinds[kind]
         extra = [(name, text.encode()) for name, text in (headers or {}).items()]
         return self.add_raw(
-            CODEC.encode(schema, value),
+            self.stage.codec.encode(schema, value),
             key=key.encode(),
             headers=[("kind", kind.encode()), *extra],
         )
@@ -75,7 +74,7 @@ class StageLog:
         check_rows(self.memory, step)
         settle(self.memory, step)
         self.steps.append(step)
-        return decoded(step)
+        return decoded(step, self.stage.codec)
 
     def tick(self, after_ms: int = 0) -> list[Out]:
         """Let time pass, and a tick say so."""
@@ -139,20 +138,21 @@ def check_rows(memory: Memory, step: Step) -> None:
     """A fold sees a row alike before and after it was committed: as a new batch decodes it."""
     for key, value in step.rows:
         seen = memory.rows.get(key.decode())
-        assert seen == (None if value is None else CODEC.decode(value)[1]), key
+        assert seen == (None if value is None else memory.stage.codec.decode(value)[1]), key
 
 
 def rows_of(memory: Memory) -> dict[str, dict[str, Any]]:
     """Committed rows, decoded, by key."""
-    return {key.decode(): CODEC.decode(value)[1] for key, value in memory.rows.store.items()}
+    decode = memory.stage.codec.decode
+    return {key.decode(): decode(value)[1] for key, value in memory.rows.store.items()}
 
 
-def decoded(step: Step) -> list[Out]:
+def decoded(step: Step, codec: Codec = CODEC) -> list[Out]:
     """A step's outputs, decoded."""
     found: list[Out] = []
     for output in step.outputs:
         headers = {name: text.decode() for name, text in output.headers}
-        value = CODEC.decode(output.value)[1]
+        value = codec.decode(output.value)[1]
         key = output.key.decode()
         kind = headers.pop("kind")
         found.append(Out(output.topic, kind, key, output.partition, value, headers))
