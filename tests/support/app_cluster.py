@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,13 +17,11 @@ from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import load_manifest
 from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import TopicReader
-from streams.kafka import make_admin
 from streams.provision import provision_topics
 from streams.settings import Settings
 from tests.support.broker import Kafka
 
 ENVELOPES = "trigger.inbox.envelopes"
-TERMINAL = {"dispatch_succeeded", "dlq_moved"}
 _READ_S = 1.0
 _CODEC = Codec()
 
@@ -59,7 +59,9 @@ def provision(settings: Settings) -> None:
 
 def apply(settings: Settings, manifest: Path) -> None:
     """Put a manifest in force; a registry runs."""
-    result = apply_manifest(settings, load_manifest(manifest), policy=policy_of(settings), timeout_s=60)
+    result = apply_manifest(
+        settings, load_manifest(manifest), policy=policy_of(settings), timeout_s=60
+    )
     assert result.answer in {"published", "unchanged"}, result
 
 
@@ -72,7 +74,9 @@ def write_manifest(folder: Path, manifest: str, handlers: str) -> Path:
     return path
 
 
-def event(number: int | str, *, kind: str = "issues.opened", provider: str = "github", **changes: Any) -> dict[str, Any]:
+def event(
+    number: int | str, *, kind: str = "issues.opened", provider: str = "github", **changes: Any
+) -> dict[str, Any]:
     """A normalized event."""
     return {
         "id": f"trigger_evt_{number}",
@@ -100,22 +104,22 @@ def envelope(found: dict[str, Any]) -> bytes:
     )
 
 
-async def emit(settings: Settings, events: Iterable[dict[str, Any]], *, pause_s: float = 0.0) -> None:
+async def emit(
+    settings: Settings, events: Iterable[dict[str, Any]], *, pause_s: float = 0.0
+) -> None:
     """Append events in order, as ingest does; returns when the broker has them all."""
     publisher = Publisher(settings, name="test")
     await publisher.start()
     try:
         acks = []
         for found in events:
-            while True:
-                ack = publisher.append_soon(
-                    ENVELOPES,
-                    kind="event_ingested",
-                    key=mailbox_key(found).encode(),
-                    value=envelope(found),
-                )
-                acks.append(ack)
-                break
+            ack = publisher.append_soon(
+                ENVELOPES,
+                kind="event_ingested",
+                key=mailbox_key(found).encode(),
+                value=envelope(found),
+            )
+            acks.append(ack)
             if pause_s:
                 await asyncio.sleep(pause_s)  # the load's rate, not a wait for anything
         await asyncio.gather(*acks)
@@ -127,15 +131,25 @@ def read(settings: Settings, topic: str, kinds: set[str] | None = None) -> list[
     """Every committed record of a topic, decoded, partition by partition."""
     entries: list[Entry] = []
     with TopicReader(settings, topic) as reader:
-        reader.start_at({partition: 0 for partition in range(reader.partitions)})
+        reader.start_at(dict.fromkeys(range(reader.partitions), 0))
         while not reader.at_end:
             for record in reader.read(_READ_S):
                 if kinds is not None and record.kind not in kinds:
                     continue
                 _, value = _CODEC.decode(record.value or b"")
-                headers = {name: content.decode(errors="replace") for name, content in record.headers}
+                headers = {
+                    name: content.decode(errors="replace") for name, content in record.headers
+                }
                 entries.append(
-                    Entry(topic, record.partition, record.offset, record.timestamp, record.kind, value, headers)
+                    Entry(
+                        topic,
+                        record.partition,
+                        record.offset,
+                        record.timestamp,
+                        record.kind,
+                        value,
+                        headers,
+                    )
                 )
     return entries
 
@@ -150,18 +164,28 @@ def terminal_records(settings: Settings) -> Counter[str]:
     return found
 
 
-def count_terminal(settings: Settings) -> int:
-    """How many terminal records there are; cheap enough to ask again and again."""
-    return sum(terminal_records(settings).values())
+def cli(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `harn` as an operator would; settings come from the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "streams.cli.main", *arguments],
+        env={**settings.environment(), "PATH": "/usr/bin:/bin", "HOME": str(settings.state_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
 
 
-def drop_topics(settings: Settings) -> None:
-    """Delete every topic and group of the application: the next test finds an empty cluster."""
-    admin = make_admin(settings)
-    names = [
-        name
-        for name in admin.list_topics(timeout=30).topics
-        if not name.startswith(("__", "test."))
-    ]
-    for future in admin.delete_topics(names).values() if names else ():
-        future.result(30)
+def assert_audit_is_clean(settings: Settings) -> None:
+    """Every decision on the log can be recomputed from it."""
+    verdict = cli(settings, "audit", "verify")
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+
+
+def assert_one_outcome_each(settings: Settings, events: Iterable[str]) -> None:
+    """Each event id has exactly one terminal record, and nothing else has any."""
+    found = terminal_records(settings)
+    expected = Counter(dict.fromkeys(events, 1))
+    missing, extra = expected - found, found - expected
+    assert not missing, f"{len(missing)} without an outcome: {sorted(missing)[:5]}"
+    assert not extra, f"{len(extra)} with too many: {sorted(extra)[:5]}"

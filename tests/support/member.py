@@ -1,4 +1,4 @@
-"""One process of the application, as the chaos tests run it: roles, a manifest, and faults on purpose.
+"""One process of the application, as chaos tests run it: roles, a manifest, faults on purpose.
 
     python tests/support/member.py --roles dispatch --manifest harn.toml [--kill 0.02 --seed 7] ...
 

@@ -1,0 +1,189 @@
+"""Leases: an invoker that dies or stands still loses its invocations, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streams.settings import Settings
+from tests.support.app_cluster import (
+    apply,
+    assert_audit_is_clean,
+    assert_one_outcome_each,
+    emit,
+    event,
+    provision,
+    read,
+    settings_for_app,
+    terminal_records,
+    write_manifest,
+)
+from tests.support.broker import PrivateBroker
+from tests.support.fleet import Fleet, Member, wait_until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(240)]
+
+LEASE_MS = 8_000
+GRACE_MS = 2_000
+EVENTS = 12
+
+MANIFEST = """
+[[triggers]]
+id = "slow"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "slow"
+"""
+
+HANDLERS = """
+import asyncio, os
+from pathlib import Path
+
+async def slow(event, context):
+    with open(Path(__file__).with_name("starts.log"), "a") as starts:
+        starts.write(f"{context.attempt_id} {os.getpid()}\\n")
+    await asyncio.sleep(5)
+"""
+
+
+class App:
+    """One member for the stages, invokers of their own, handlers of five seconds."""
+
+    def __init__(self, broker: PrivateBroker, folder: Path) -> None:
+        self.settings: Settings = settings_for_app(
+            broker.start(),
+            folder,
+            session_timeout_ms=2_000,
+            heartbeat_interval_ms=400,
+            transaction_timeout_ms=2_000,
+            lease_ms=LEASE_MS,
+            drain_ms=10_000,
+        )
+        provision(self.settings)
+        self.manifest = write_manifest(folder / "app", MANIFEST, HANDLERS)
+        self.stages = self._member("stages", "registry,inbox,dispatch", folder)
+        self.invokers = [self._member(f"invoker-{n}", "invoker", folder) for n in (0, 1)]
+
+    def _member(self, name: str, roles: str, folder: Path) -> Member:
+        own = replace(self.settings, state_dir=folder / name)
+        return Member(name, roles, own, folder, ["--manifest", str(self.manifest)])
+
+    def emit(self) -> None:
+        asyncio.run(emit(self.settings, (event(number) for number in range(EVENTS))))
+
+    def starts(self) -> list[tuple[str, int]]:
+        """Attempt id and process of every start of a handler."""
+        log = self.manifest.with_name("starts.log")
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [(attempt_id, int(pid)) for attempt_id, pid in (line.split() for line in lines)]
+
+    def leased(self) -> dict[tuple[str, int], int]:
+        """Append time of the last word that an invocation runs, by dispatch id and fence."""
+        words = read(self.settings, "trigger.dispatches", {"invocations_running"})
+        return {
+            (running["dispatch_id"], running["fence"]): word.timestamp
+            for word in words
+            for running in word.value["running"]
+        }
+
+    def wait_leased(self) -> None:
+        wait_until("every invocation is leased", lambda: len(self.leased()) >= EVENTS, 30)
+
+    def wait_outcomes(self) -> None:
+        wait_until("outcomes", lambda: sum(terminal_records(self.settings).values()) >= EVENTS, 90)
+        assert_one_outcome_each(self.settings, (f"trigger_evt_{n}" for n in range(EVENTS)))
+
+    def check_reissues(self, lost: set[str]) -> None:
+        """Each lost dispatch was issued again, no later than its lease and the grace allow."""
+        leased = self.leased()
+        issued = {
+            (entry.value["dispatch_id"], entry.value["fence"]): entry
+            for entry in read(self.settings, "trigger.invocations", {"invoke"})
+        }
+        for dispatch_id in lost:
+            again = issued[dispatch_id, 2]
+            assert again.value["attempt"] == 1, "a lost lease is not a failed attempt"
+            late_ms = again.timestamp - leased[dispatch_id, 1] - LEASE_MS
+            assert late_ms <= GRACE_MS, f"{dispatch_id} was issued again {late_ms} ms late"
+
+
+def test_a_killed_invokers_attempts_are_issued_again(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    app = App(private_broker, tmp_path)
+    with Fleet([app.stages, *app.invokers], supervise=False) as fleet:
+        fleet.wait_ready()
+        apply(app.settings, app.manifest)
+        app.emit()
+        app.wait_leased()
+        victim = app.invokers[0]
+        assert victim.process is not None
+        mine = {a.rpartition(".")[0] for a, pid in app.starts() if pid == victim.process.pid}
+        assert mine, "the killed invoker ran something"
+        victim.kill()
+        app.wait_outcomes()
+        codes = fleet.terminate()
+    assert codes["stages"] == codes["invoker-1"] == 0
+    app.check_reissues(mine)
+    assert_audit_is_clean(app.settings)
+
+
+def test_a_stopped_invokers_outcome_is_refused(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    app = App(private_broker, tmp_path)
+    with Fleet([app.stages, *app.invokers], supervise=False) as fleet:
+        fleet.wait_ready()
+        apply(app.settings, app.manifest)
+        app.emit()
+        app.wait_leased()
+        victim = app.invokers[0]
+        assert victim.process is not None
+        mine = {a.rpartition(".")[0] for a, pid in app.starts() if pid == victim.process.pid}
+        assert mine, "the stopped invoker ran something"
+        victim.stop_the_clock()
+        app.wait_outcomes()
+        victim.resume()
+        wait_until(
+            "the stale outcomes are refused",
+            lambda: mine <= {d for d, outcome in _refused(app.settings) if outcome == "success"},
+            30,
+        )
+        assert set(fleet.terminate().values()) == {0}
+    app.check_reissues(mine)
+    app.wait_outcomes()
+    assert_audit_is_clean(app.settings)
+
+
+def _refused(settings: Settings) -> set[tuple[str, str]]:
+    entries = read(settings, "triggers.lifecycle", {"OutcomeRefused"})
+    return {(entry.value["dispatch_id"], entry.value["outcome"]) for entry in entries}
+
+
+def test_a_rebalance_without_a_crash_runs_no_handler_twice(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    app = App(private_broker, tmp_path)
+    first, second = app.invokers
+    with Fleet([app.stages, first], supervise=False) as fleet:
+        fleet.wait_ready()
+        apply(app.settings, app.manifest)
+        app.emit()
+        wait_until("handlers run", lambda: len(app.starts()) == EVENTS, 30)
+        fleet.members[second.name] = second
+        second.start().wait_ready()
+        leaving = threading.Thread(target=first.terminate)
+        leaving.start()
+        app.wait_outcomes()
+        leaving.join()
+        assert fleet.terminate() == {"stages": 0, "invoker-0": 0, "invoker-1": 0}
+    twice = [attempt for attempt, count in Counter(a for a, _ in app.starts()).items() if count > 1]
+    assert not twice, f"ran twice: {twice}"
+    assert not read(app.settings, "triggers.lifecycle", {"InvocationLost"})
+    assert_audit_is_clean(app.settings)
