@@ -1,0 +1,234 @@
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from streams.edge.handlers import Handlers, load_manifest
+from streams.errors import ManifestError
+from streams.handler_api import Context, Event
+
+CONTEXT = Context(
+    attempt=2,
+    attempt_id="d.2",
+    dispatch_id="d",
+    trigger_id="a",
+    binding_key="a@v1",
+    event_id="e",
+)
+EVENT = Event({"id": "e", "provider": "github", "kind": "push"})
+
+
+@pytest.fixture(autouse=True)
+def modules_are_forgotten() -> Iterator[None]:
+    """A test's modules and search path do not reach the next one."""
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+    sys.path[:] = path
+
+
+def write(folder: Path, handlers: list[str], exports: str = "", **files: str) -> Path:
+    """A manifest with a trigger per handler, and Python files beside it."""
+    tables = [
+        f'[[triggers]]\nid = "t{index}"\nkind = "webhook"\nprovider = "github"\n'
+        f'match = {{}}\nhandler = "{handler}"\n'
+        for index, handler in enumerate(handlers)
+    ]
+    folder.mkdir(exist_ok=True)
+    (folder / "harn.toml").write_text(f"[exports]\n{exports}\n" + "".join(tables))
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(dedent(text))
+    return folder
+
+
+def load(folder: Path) -> Handlers:
+    return Handlers.load(load_manifest(folder))
+
+
+def problems(folder: Path) -> tuple[str, ...]:
+    with pytest.raises(ManifestError) as caught:
+        load(folder)
+    return caught.value.problems
+
+
+def call(folder: Path, reference: str) -> object:
+    handler = load(folder).resolve(reference)
+    assert handler is not None
+    return handler(EVENT, CONTEXT)
+
+
+# ---------------------------------------------------------------------- the manifest's file
+def test_a_folder_stands_for_its_manifest(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn"], lib="def fn(event): ...")
+    assert load_manifest(folder).bindings == load_manifest(folder / "harn.toml").bindings
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "there is no such file, expected a manifest"),
+        (b"[[triggers", "is not TOML: "),
+        (b"id = '\xff'", "byte 6 is not UTF-8"),
+        (b"nonsense = 1", "nonsense is not a key here"),
+    ],
+)
+def test_a_file_that_is_no_manifest_is_refused_by_path(
+    tmp_path: Path, content: bytes | None, problem: str
+) -> None:
+    path = tmp_path / "harn.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ManifestError) as caught:
+        load_manifest(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert problem in str(caught.value)
+
+
+# ---------------------------------------------------------------------- resolution
+def test_a_bare_name_is_a_function_of_lib_beside_the_manifest(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn"], lib="def fn(event): return event.kind")
+    assert call(folder, "fn") == "push"
+
+
+def test_an_export_is_a_file_relative_to_the_manifest(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["deep::fn"], exports='deep = "src/deep.py"')
+    (folder / "src").mkdir()
+    (folder / "src" / "deep.py").write_text("def fn(event): return 'deep'")
+    assert call(folder, "deep::fn") == "deep"
+
+
+def test_an_export_is_an_importable_module(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["paths::basename"], exports='paths = "posixpath"')
+    assert load(folder).resolve("paths::basename") is not None
+
+
+def test_files_beside_the_manifest_import_each_other_as_one_module(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        ["count", "other::read"],
+        exports='other = "other_handlers.py"',
+        lib="seen = []\ndef count(event): seen.append(1)",
+        other_handlers="import lib\ndef read(event): return len(lib.seen)",
+    )
+    handlers = load(folder)
+    count, read = handlers.resolve("count"), handlers.resolve("other::read")
+    assert count is not None
+    assert read is not None
+    count(EVENT, CONTEXT)
+    assert read(EVENT, CONTEXT) == 1
+
+
+def test_a_file_that_shares_its_name_with_another_module_is_still_the_one_beside(
+    tmp_path: Path,
+) -> None:
+    folder = write(
+        tmp_path, ["json::fn"], exports='json = "json.py"', json="def fn(event): return 'ours'"
+    )
+    assert call(folder, "json::fn") == "ours"
+
+
+def test_two_manifests_in_one_process_keep_their_own_lib(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", ["fn"], lib="def fn(event): return 1")
+    second = write(tmp_path / "second", ["fn"], lib="def fn(event): return 2")
+    assert (call(first, "fn"), call(second, "fn"), call(first, "fn")) == (1, 2, 1)
+
+
+def test_an_unknown_reference_resolves_to_nothing(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn"], lib="def fn(event): ...\ndef other(event): ...")
+    handlers = load(folder)
+    assert handlers.resolve("other") is None, "only what a trigger names is a handler"
+    assert len(handlers) == 1
+
+
+# ---------------------------------------------------------------------- the form of a handler
+@pytest.mark.parametrize(
+    ("text", "takes_context"),
+    [
+        ("def fn(event): return ()", False),
+        ("def fn(event, context): return (context.attempt,)", True),
+        ("def fn(event, context=None): return (context.attempt,)", True),
+        ("def fn(event, limit=3): return ()", False),
+        ("def fn(event, *, limit=3): return ()", False),
+        ("def fn(*anything): return ()", False),
+        ("class Fn:\n    def __call__(self, event): return ()\nfn = Fn()", False),
+        ("from functools import partial\ndef f(a, event): return ()\nfn = partial(f, 1)", False),
+    ],
+)
+def test_a_handler_takes_the_event_or_the_event_and_its_context(
+    tmp_path: Path, text: str, takes_context: bool
+) -> None:
+    handler = load(write(tmp_path, ["fn"], lib=text)).resolve("fn")
+    assert handler is not None
+    assert (handler.is_async, handler.takes_context) == (False, takes_context)
+    assert handler(EVENT, CONTEXT) == ((2,) if takes_context else ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "async def fn(event): return 1",
+        "class Fn:\n    async def __call__(self, event): return 1\nfn = Fn()",
+        "from functools import partial\nasync def f(a, event): return 1\nfn = partial(f, 1)",
+    ],
+)
+def test_a_coroutine_function_is_async(tmp_path: Path, text: str) -> None:
+    handler = load(write(tmp_path, ["fn"], lib=text)).resolve("fn")
+    assert handler is not None
+    assert handler.is_async
+    assert asyncio.run(handler(EVENT, CONTEXT)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("other = 1", "lib.py has no 'fn'"),
+        ("fn = 3", "is int, expected a function"),
+        ("def fn(): ...", "takes (), expected (event) or (event, context)"),
+        ("def fn(a, b, c): ...", "takes (a, b, c), expected (event) or (event, context)"),
+        ("def fn(*, event): ...", "takes (*, event), expected (event) or (event, context)"),
+        ("def fn(event): yield 1", "is a generator"),
+        ("async def fn(event): yield 1", "is a generator"),
+    ],
+)
+def test_what_cannot_be_a_handler_is_refused_at_load(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    [found] = problems(write(tmp_path, ["fn"], lib=text))
+    assert found.startswith(f"{tmp_path}/harn.toml: [[triggers]] 1 (t0): handler 'fn': ")
+    assert problem in found
+
+
+# ---------------------------------------------------------------------- modules that do not load
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("x = (", "raised SyntaxError: '(' was never closed in {folder}/lib.py:1"),
+        ("import no_such_module", "raised ModuleNotFoundError: No module named 'no_such_module'"),
+        ("\nraise ValueError('at import')", "raised ValueError: at import in {folder}/lib.py:2"),
+        ("import sys\nsys.exit(3)", "raised SystemExit: 3 in {folder}/lib.py:2"),
+    ],
+)
+def test_a_module_that_raises_is_told_with_the_line_that_did(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    [found] = problems(write(tmp_path, ["fn", "other"], lib=text))
+    assert found.startswith(f"{tmp_path}/harn.toml: exports.lib is 'lib.py', which ")
+    assert problem.format(folder=tmp_path) in found
+
+
+def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path,
+        ["missing", "nowhere::fn", "gone::fn", "gone::other", "fn"],
+        exports='nowhere = "no_such.package"\ngone = "gone.py"',
+        lib="def fn(event): ...",
+    )
+    found = problems(folder)
+    assert len(found) == 3, "one per module that does not load, one per handler that is not there"
+    assert "(t0): handler 'missing': lib.py has no 'missing'" in found[0]
+    assert "exports.nowhere is 'no_such.package', which raised ModuleNotFoundError" in found[1]
+    assert f"exports.gone is 'gone.py', but there is no file {tmp_path}/gone.py" in found[2]
