@@ -65,13 +65,15 @@ def _assemble(arguments: list[str]) -> typer.Typer:
         if importlib.util.find_spec(name) is None:
             continue
         if group != chosen:
-            app.command(group, help=text)(_not_chosen)
+            app.command(group, help=text, short_help=text)(_not_chosen)
             continue
         part: typer.Typer = importlib.import_module(name).app
         if group in _SINGLE:
-            app.command(group, help=text)(part.registered_commands[0].callback or _not_chosen)
+            app.command(group, help=text, short_help=text)(
+                part.registered_commands[0].callback or _not_chosen
+            )
         else:
-            app.add_typer(part, name=group, help=text, no_args_is_help=True)
+            app.add_typer(part, name=group, help=text, short_help=text, no_args_is_help=True)
     return app
 
 
