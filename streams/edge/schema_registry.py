@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -34,8 +35,8 @@ __all__ = ["SchemaRegistry", "register_schemas", "subjects"]
 
 _AVRO = "AVRO"
 _POSITION_ROW = "row_position"  # every changelog holds one a partition, whatever its rows are
-# Some ten seconds in all before an outage is reported: a registry's restart is longer, and it is the
-# supervisor's business to try again.
+# Some seconds in all before an outage is told: a registry's restart takes longer anyway, and trying
+# again is the business of whoever restarts us.
 _CLIENT_OPTIONS = {
     "timeout": 5,
     "max.retries": 4,
@@ -44,20 +45,36 @@ _CLIENT_OPTIONS = {
 }
 # An id that nobody registered is asked for again after a while, not once a record.
 _ABSENT_FOR_S = 30.0
-_ABSENT_MAX = 1_000
+_ABSENT_MAX = 100
 
 
 class SchemaRegistry:
-    """The ids of our schemas, and the schemas of other ids; a `RegistryIds` of the codec."""
+    """The ids of our schemas, and the schemas of other ids; a `RegistryIds` of the codec.
 
-    def __init__(
-        self, client: SchemaRegistryClient, place: str, schemas: SchemaSet, ids: Mapping[str, int]
-    ) -> None:
-        self._client = client
-        self._place = place
-        self._ids = dict(ids)
-        self._writers = {schema_id: schemas[stem] for stem, schema_id in ids.items()}
+    It keeps one connection, which closes with it: nobody has to stop it.
+    """
+
+    def __init__(self, url: str, schemas: SchemaSet) -> None:
+        self._url = url
+        self.schemas = schemas
+        self._client = SchemaRegistryClient({"url": url, **_CLIENT_OPTIONS})
+        self._ids: dict[str, int] = {}
+        self._writers: dict[int, Schema] = {}
         self._absent_until_s: dict[int, float] = {}
+        weakref.finalize(self, self._client.close)
+
+    def register(self, subject: str, stem: str) -> None:
+        """Register the current schema `stem` under `subject`; does nothing when it is there.
+
+        Raises: BrokerError, see `register_schemas`.
+        """
+        schema = self.schemas[stem]
+        text = json.dumps(schema.definition, separators=(",", ":"))
+        with _outages_named(self._url, f"subject {subject}"):
+            schema_id = self._client.register_schema(subject, RegisteredSchema(text, _AVRO))
+        # One text has one id under every subject; should a registry differ, the first will do.
+        self._ids.setdefault(stem, schema_id)
+        self._writers[schema_id] = schema
 
     def id_of(self, stem: str, /) -> int:
         """Return the id of the current schema `stem`; SchemaError when no topic carries it."""
@@ -83,7 +100,7 @@ class SchemaRegistry:
         return self._absent_until_s.get(schema_id, 0.0) > time.monotonic()
 
     def _fetch(self, schema_id: int) -> Schema | None:
-        with _outages_named(self._place, f"id {schema_id}"):
+        with _outages_named(self._url, f"id {schema_id}"):
             try:
                 registered = self._client.get_schema(schema_id)
             except SchemaRegistryError as error:
@@ -106,19 +123,13 @@ def register_schemas(
     Raises: ConfigError without SCHEMA_REGISTRY_URL; BrokerError when the registry does not answer
     (retryable) or refuses a schema, which it does when it is incompatible with what it has.
     """
-    if settings.schema_registry_url is None:
+    url = settings.schema_registry_url
+    if url is None:
         raise ConfigError("SCHEMA_REGISTRY_URL is not set: there is no registry to register with")
-    known = SchemaSet.load() if schemas is None else schemas
-    place = _without_secrets(settings.schema_registry_url)
-    client = SchemaRegistryClient({"url": settings.schema_registry_url, **_CLIENT_OPTIONS})
-    ids: dict[str, int] = {}
-    for subject, stem in subjects(topology, known):
-        text = json.dumps(known[stem].definition, separators=(",", ":"))
-        with _outages_named(place, f"subject {subject}"):
-            schema_id = client.register_schema(subject, RegisteredSchema(text, _AVRO))
-        # The same text has the same id under every subject; should a registry differ, one will do.
-        ids.setdefault(stem, schema_id)
-    return SchemaRegistry(client, place, known, ids)
+    registry = SchemaRegistry(url, SchemaSet.load() if schemas is None else schemas)
+    for subject, stem in subjects(topology, registry.schemas):
+        registry.register(subject, stem)
+    return registry
 
 
 def subjects(topology: Topology, schemas: SchemaSet) -> list[tuple[str, str]]:
@@ -143,7 +154,8 @@ def _read_schema(registered: RegisteredSchema) -> Schema:
 
 
 @contextmanager
-def _outages_named(place: str, what: str) -> Iterator[None]:
+def _outages_named(url: str, what: str) -> Iterator[None]:
+    place = _without_secrets(url)
     try:
         yield
     except TransportError as error:
