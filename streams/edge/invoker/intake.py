@@ -109,6 +109,7 @@ class KafkaIntake:
         self._sink: IntentSink | None = None
         self._consumer: Consumer | None = None
         self._owned: set[int] = set()
+        self._paused = False
         self._taken = 0  # written by the thread
         self._released = 0  # written by the loop
         self._wanted: dict[int, int] = {}  # offsets to commit, asked for by the loop
@@ -122,6 +123,11 @@ class KafkaIntake:
     def assignment(self) -> frozenset[int]:
         """Return the partitions that this member owns now."""
         return frozenset(self._owned)
+
+    @property
+    def paused(self) -> bool:
+        """Return whether fetching waits for room."""
+        return self._paused
 
     async def start(self, sink: IntentSink) -> None:
         """Join the group.  Raises BrokerError when no broker answers or the topic is missing."""
@@ -219,20 +225,19 @@ class KafkaIntake:
 
     def _wait_for_room(self, consumer: Consumer) -> None:
         """Return when there is room, or when stopping."""
-        paused: list[TopicPartition] = []
         while self._room() <= 0 and not self._stopping.is_set():
             self._has_room.clear()
             if self._room() > 0 or self._has_room.wait(_FULL_S):
                 continue
-            # Partitions that came meanwhile are paused as well: pausing twice is harmless.
-            paused = consumer.assignment()
-            consumer.pause(paused)
+            if not self._paused:
+                consumer.pause(consumer.assignment())
+                self._paused = True
             arrived = consumer.poll(0)
             if arrived is not None:
                 self._deliver([arrived])
-        still_owned = [each for each in paused if each.partition in self._owned]
-        if still_owned:
-            consumer.resume(still_owned)
+        if self._paused:
+            consumer.resume(consumer.assignment())
+            self._paused = False
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         intents: list[FetchedIntent] = []
@@ -263,7 +268,10 @@ class KafkaIntake:
         _LOG.warning("invoker_fetch_error: %s: %s", error.name(), error.str())
 
     # ------------------------------------------------------------------ rebalances
-    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._paused:
+            consumer.incremental_assign(partitions)
+            consumer.pause(partitions)
         self._owned.update(each.partition for each in partitions)
         _LOG.info("invoker_assigned: %s", sorted(each.partition for each in partitions))
 

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from streams.edge.invoker.intake import KafkaIntake
+from streams.errors import BrokerError
+from streams.handler_api import Context, Event
+from tests.support.broker import Kafka
+from tests.support.eventually import eventually
+from tests.support.invoker_edge import Rig
+from tests.support.invoker_group import PARTITIONS, InvokerGroup
+
+pytestmark = pytest.mark.broker
+
+MakeGroup = Callable[..., InvokerGroup]
+
+
+@pytest_asyncio.fixture
+async def make_group(kafka: Kafka) -> AsyncIterator[MakeGroup]:
+    """Make groups that are stopped when the test ends, however it ends."""
+    groups: list[InvokerGroup] = []
+
+    def make(**functions: Callable[[Event, Context], Any]) -> InvokerGroup:
+        groups.append(InvokerGroup(kafka.settings, **functions))
+        return groups[-1]
+
+    yield make
+    for group in groups:
+        await group.stop()
+
+
+async def at_once(_event: Event, _context: Context) -> None:
+    """End before anything else happens."""
+
+
+def plain(event: Event, _context: Context) -> str:
+    return event.kind
+
+
+class Gate:
+    """A handler that runs until the test opens it."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    @property
+    def handler(self) -> Callable[[Event, Context], Any]:
+        async def wait(_event: Event, _context: Context) -> str:
+            await self._open.wait()
+            return "opened"
+
+        return wait
+
+
+async def test_every_intent_gets_one_outcome_in_its_home_partition(make_group: MakeGroup) -> None:
+    group = make_group(at_once=at_once, plain=plain)
+    await group.join()
+    ids = group.invoke("at_once", [f"a{n}" for n in range(50)])
+    ids += group.invoke("plain", [f"p{n}" for n in range(50)])
+    outcomes = await group.outcomes(100)
+    assert sorted(each["dispatch_id"] for each in outcomes) == sorted(ids)
+    assert {each["outcome"] for each in outcomes} == {"success"}
+    for each in outcomes:
+        assert each["partition"] == (ids.index(each["dispatch_id"]) + 1) % PARTITIONS
+    assert group.functions.runs == dict.fromkeys(ids, 1)
+
+
+async def test_unknown_handlers_and_large_results_are_answered(make_group: MakeGroup) -> None:
+    async def large(_event: Event, _context: Context) -> str:
+        return "x" * 300_000
+
+    group = make_group(large=large)
+    await group.join()
+    group.invoke("large", ["large"])
+    group.invoke("gone", ["gone"])
+    outcomes = {each["dispatch_id"]: each for each in await group.outcomes(2)}
+    assert outcomes["gone"]["outcome"] == "unresolved"
+    assert outcomes["large"]["outcome"] == "result_too_large"
+
+
+async def test_a_rebalance_runs_no_handler_twice(make_group: MakeGroup) -> None:
+    """Two members join while handlers run, one leaves while they still run."""
+    gate = Gate()
+    group = make_group(wait=gate.handler, at_once=at_once)
+    first = await group.join()
+    ids = group.invoke("wait", [f"w{n}" for n in range(20)])
+    await eventually(lambda: len(group.functions.running) == 20, "20 handlers run")
+    await group.join()
+    ids += group.invoke("at_once", [f"a{n}" for n in range(200)])
+    await group.join()
+    ids += group.invoke("at_once", [f"b{n}" for n in range(200)])
+    await group.outcomes(400)
+    leaving = asyncio.ensure_future(group.leave(first))
+    await eventually(lambda: not first.intake.assignment, "the first member gives up its share")
+    await group.balanced()
+    gate.open()
+    await leaving
+    ids += group.invoke("at_once", [f"c{n}" for n in range(20)])
+    outcomes = await group.outcomes(440)
+    assert sorted(each["dispatch_id"] for each in outcomes) == sorted(ids)
+    assert {each["outcome"] for each in outcomes} == {"success"}
+    assert group.functions.runs == dict.fromkeys(ids, 1)
+
+
+async def test_what_was_started_before_a_rebalance_is_leased(make_group: MakeGroup) -> None:
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    first = await group.join()
+    ids = group.invoke("wait", [f"w{n}" for n in range(8)])
+    await eventually(lambda: len(group.functions.running) == 8, "8 handlers run")
+    leaving = asyncio.ensure_future(group.leave(first))
+    await group.all_committed()
+    leased = {
+        (partition, running["dispatch_id"])
+        for partition, word in await group.words()
+        for running in word["running"]
+    }
+    assert leased == {((n + 1) % PARTITIONS, dispatch_id) for n, dispatch_id in enumerate(ids)}
+    gate.open()
+    await leaving
+
+
+async def test_a_member_that_comes_back_runs_only_what_is_new(make_group: MakeGroup) -> None:
+    group = make_group(at_once=at_once)
+    member = await group.join()
+    group.invoke("at_once", [f"a{n}" for n in range(100)])
+    await group.outcomes(100)
+    await group.leave(member)
+    await group.all_committed()
+    group.invoke("at_once", [f"b{n}" for n in range(10)])
+    await group.join()
+    assert len(await group.outcomes(110)) == 110
+    assert set(group.functions.runs.values()) == {1}
+
+
+async def test_no_more_handlers_run_than_allowed_and_all_run_in_the_end(
+    make_group: MakeGroup,
+) -> None:
+    """The bound holds past the time after which partitions are paused, and they are resumed."""
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    member = await group.join(invoker_max_outstanding=5)
+    ids = group.invoke("wait", [f"w{n}" for n in range(200)])
+    await eventually(lambda: member.intake.paused, "the partitions are paused")
+    assert len(group.functions.running) == 5
+    gate.open()
+    outcomes = await group.outcomes(200)
+    assert sorted(each["dispatch_id"] for each in outcomes) == sorted(ids)
+    assert group.functions.running_max == 5
+    assert not member.intake.paused
+
+
+async def test_a_member_that_is_full_still_hands_over_partitions(make_group: MakeGroup) -> None:
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    first = await group.join(invoker_max_outstanding=4)
+    ids = group.invoke("wait", [f"w{n}" for n in range(40)])
+    await eventually(lambda: first.intake.paused, "the partitions are paused")
+    await group.join(invoker_max_outstanding=1_000)
+    gate.open()
+    outcomes = await group.outcomes(40)
+    assert sorted(each["dispatch_id"] for each in outcomes) == sorted(ids)
+    assert group.functions.runs == dict.fromkeys(ids, 1)
+
+
+async def test_twenty_thousand_intents_are_answered_once_each(make_group: MakeGroup) -> None:
+    group = make_group(at_once=at_once)
+    await group.join()
+    ids = group.invoke("at_once", [f"d{n}" for n in range(20_000)])
+    outcomes = await group.outcomes(20_000)
+    assert len(outcomes) == 20_000
+    assert {each["dispatch_id"] for each in outcomes} == set(ids)
+
+
+async def test_a_missing_topic_is_refused_at_start_with_its_remedy(kafka: Kafka) -> None:
+    intake = KafkaIntake(kafka.settings, topic="no.such.topic", group="test.no.such.topic")
+    with pytest.raises(BrokerError, match=r"no\.such\.topic: invoker cannot read") as refused:
+        await intake.start(Rig().invoker)
+    assert refused.value.remedy == "create it with `harn topology apply`"
+    await intake.stop()

@@ -1,0 +1,17 @@
+"""Waiting for something that another thread or process brings about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+_LOOK_EVERY_S = 0.02
+
+
+async def eventually(holds: Callable[[], bool], what: str, *, within_s: float = 60) -> None:
+    """Return as soon as `holds`; fail, naming `what`, when it does not come."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not holds():
+        assert loop.time() < deadline_s, f"not within {within_s} s: {what}"
+        await asyncio.sleep(_LOOK_EVERY_S)
