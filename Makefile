@@ -11,7 +11,7 @@ PROBE := import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
 ONCE ?=
 ARGS ?=
 
-.PHONY: help setup run test check format bench chaos soak lock clean
+.PHONY: help setup run test check format generate bench chaos soak lock clean
 
 help: ## Show this help.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
@@ -58,6 +58,11 @@ check: setup ## Format, lint, types and import directions.
 format: setup ## Rewrite the sources in the house format.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: setup ## Write what follows from the declarations: wire types, pages on records, topics, settings.
+	$(BIN)/python -m schemas.generate
+	$(BIN)/harn topology describe --format markdown > docs/topology.md
+	$(BIN)/harn settings --markdown > docs/settings.md
 
 bench: setup ## Measure, and write bench/results/latest.json.
 	$(BIN)/python -m bench $(ARGS)
