@@ -47,7 +47,14 @@ _DECIDED_MARGIN_S = 10.0
 class KafkaLog:
     """Implements `streams.audit.log.LogReader` for one thread; its `with` block closes it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, patience_s: float | None = None) -> None:
+        """Prepare to read.
+
+        Args: patience_s: how long an open transaction is waited for; None is as long as one of our
+              owners may keep it open.
+        """
+        overdue_s = settings.transaction_timeout_ms / 1000 + _DECIDED_MARGIN_S
+        self._patience_s = overdue_s if patience_s is None else patience_s
         self._settings = settings
         self._admin = make_admin(settings)
         self._idle: list[Consumer] = []
@@ -79,14 +86,13 @@ class KafkaLog:
         """See `LogReader.spans`; BrokerError when a transaction stays open for too long."""
         starts = self._offsets(places, _EARLIEST)
         ends = self._offsets(places, _LATEST)
-        limit_s = self._settings.transaction_timeout_ms / 1000 + _DECIDED_MARGIN_S
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = time.monotonic() + self._patience_s
         undecided: Collection[Place] = places
         while undecided := self._undecided(undecided, ends):
             if time.monotonic() > deadline_s:
                 named = ", ".join(f"{topic}/{partition}" for topic, partition in undecided)
                 raise BrokerError(
-                    f"a transaction in {named} is open for more than {limit_s:.0f} s",
+                    f"a transaction in {named} is open for more than {self._patience_s:g} s",
                     retryable=True,
                     remedy="look for a stopped owner: the broker aborts its transaction in the end",
                 )
@@ -138,7 +144,7 @@ class KafkaLog:
         if start >= end:
             return
         with _outages(f"{place[0]}/{place[1]}"):
-            consumer = self._idle.pop() if self._idle else self._make_consumer(place[0])
+            consumer = self._idle.pop() if self._idle else self._make_consumer()
             try:
                 consumer.assign([TopicPartition(*place, start)])
                 yield from _until(consumer, place, end)
@@ -146,7 +152,7 @@ class KafkaLog:
                 consumer.unassign()
                 self._idle.append(consumer)
 
-    def _make_consumer(self, topic: str) -> Consumer:
+    def _make_consumer(self) -> Consumer:
         consumer = make_consumer(
             self._settings,
             group_id=None,
@@ -159,8 +165,9 @@ class KafkaLog:
             queued_max_messages_kbytes=32_768,
             fetch_message_max_bytes=4_000_000,
         )
-        # With its connection up first, a consumer does not wait for timers of half a second.
-        consumer.list_topics(topic, timeout=_REQUEST_S)
+        # A consumer that knows all topics and has its connection up reads at once; one that does
+        # not waits for a timer of a second with every new topic.
+        consumer.list_topics(timeout=_REQUEST_S)
         return consumer
 
 
