@@ -30,15 +30,24 @@ class Listener:
     Args:    port: 0 takes a free one; `self.port` is the one in use.
              connections_max: a further connection is closed at once.
              drain_s: how long requests under way may take when stopping.
+             silence_s: a connection that has not asked anything by then is closed.
     """
 
     def __init__(
-        self, app: web.Application, host: str, port: int, *, connections_max: int, drain_s: float
+        self,
+        app: web.Application,
+        host: str,
+        port: int,
+        *,
+        connections_max: int,
+        drain_s: float,
+        silence_s: float = _SILENCE_S,
     ) -> None:
         self.host = host
         self.port = port
         self._app = app
         self._connections_max = connections_max
+        self._silence_s = silence_s
         self._silent: set[web.RequestHandler] = set()
         self._listening: asyncio.Server | None = None
         app.on_response_prepare.append(self._on_response)
@@ -85,7 +94,7 @@ class Listener:
             return _Refusal()
         connection = server()
         self._silent.add(connection)
-        asyncio.get_running_loop().call_later(_SILENCE_S, self._close_if_silent, connection)
+        asyncio.get_running_loop().call_later(self._silence_s, self._close_if_silent, connection)
         return connection
 
     def _close_if_silent(self, connection: web.RequestHandler) -> None:
@@ -93,8 +102,9 @@ class Listener:
             self._silent.discard(connection)
             connection.force_close()
 
-    async def _on_response(self, request: web.Request, _response: web.StreamResponse) -> None:
+    async def _on_response(self, request: web.Request, response: web.StreamResponse) -> None:
         self._silent.discard(request.protocol)
+        response.headers["Server"] = "harn"  # versions are nobody's business
 
 
 class _Refusal(asyncio.Protocol):
