@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_END
 from rich.console import Console
 from rich.markup import escape
 
-from streams.codec import Codec
+from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.settings import Settings
 
@@ -30,7 +30,7 @@ class Story:
 
     def __init__(self, settings: Settings, console: Console) -> None:
         self._console = console
-        self._codec = Codec()
+        self._codec = codec_of(settings)
         self._reader = TopicReader(settings, _TOPIC)
         self._kinds: dict[str, str] = {}
         self._started = False

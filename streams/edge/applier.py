@@ -23,6 +23,7 @@ from streams.core import registry
 from streams.core.manifest import Manifest
 from streams.core.record import Position
 from streams.core.wire import ApplyAnswered, ManifestApplied, Policy, RevisionPublished
+from streams.edge.codecs import codec_of
 from streams.edge.ingest.trace import new_uuid
 from streams.edge.publisher import Publisher
 from streams.edge.registry_view import RegistryView, read_registry
@@ -106,7 +107,7 @@ def apply_manifest(
     Raises:  ManifestError when the registry refuses the manifest; TopologyError when its topic is
              missing; BrokerError when nothing answers in time, with the request left in the log.
     """
-    codec = codec or Codec()
+    codec = codec or codec_of(settings)
     view = read_registry(settings, codec)
     request = _request(manifest, view.revision, policy)
     value = _encoded(request, codec, manifest)

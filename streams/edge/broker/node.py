@@ -239,8 +239,7 @@ def _format(launch: list[str], files: BrokerFiles) -> None:
         "kafka.tools.StorageTool",
         "format",
         "--ignore-formatted",
-        "--cluster-id",
-        cluster_id,
+        f"--cluster-id={cluster_id}",  # in one word: an id may begin with a hyphen
         "--config",
         str(files.properties),
     ]
