@@ -181,6 +181,17 @@ class Members:
         self._hire()
         self.rebalance()
 
+    def pause(self, invoker: MemoryInvoker) -> None:
+        """Let an invoker sleep, as SIGSTOP does: the others get its partitions."""
+        invoker.paused = True
+        self.rebalance()
+
+    def wake_invoker(self, invoker: MemoryInvoker) -> None:
+        """Let a sleeping invoker go on: what it ran it still runs, its partitions are gone."""
+        invoker.paused = False
+        invoker.assign(set())
+        self.rebalance()
+
     def _invoke(self, invoker: MemoryInvoker) -> None:
         chaos = self._chaos
         if chaos is not None and self._chance.happens(chaos.lose_invoker_per_mille):
