@@ -19,7 +19,10 @@ Read = Callable[[bytes, int], tuple[dict[str, Any], int]]
 READ_ERRORS = (ValueError, IndexError)
 """What a `Read` raises when the data is no encoding of its shape."""
 
-_LAST_SHIFT = 63  # of the tenth group of a 64-bit number
+# Of each group after the first, how far it is shifted, and the continuation bits before it.
+_SHIFTS = tuple(
+    (shift, sum(128 << before for before in range(0, shift, 7))) for shift in range(7, 64, 7)
+)
 _INT_LOW, _INT_HIGH = -(1 << 31), 1 << 31
 
 
@@ -40,22 +43,16 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
     if number < 128:
         return (number >> 1) ^ -(number & 1), at
     # Sums whole bytes, and takes their continuation bits out at the end: cheaper than masking each.
-    marks = 128
-    shift = 7
-    while True:
+    for shift, marks in _SHIFTS:
         byte = data[at]
         at += 1
         number += byte << shift
         if byte < 128:
-            break
-        marks += 128 << shift
-        shift += 7
-        if shift > _LAST_SHIFT:
-            raise ValueError("a number of more than ten bytes")
-    number -= marks
-    if number >> 64:
-        raise ValueError("a number of more than 64 bits")
-    return (number >> 1) ^ -(number & 1), at
+            number -= marks
+            if number >> 64:
+                raise ValueError("a number of more than 64 bits")
+            return (number >> 1) ^ -(number & 1), at
+    raise ValueError("a number of more than ten bytes")
 
 
 def _read_int(data: bytes, at: int) -> tuple[int, int]:

@@ -41,7 +41,7 @@ def compile_write(shape: RecordShape, frame: bytes = b"") -> Write:
     return source.build(f"write_{shape.name}", "value")
 
 
-def varint(number: int) -> bytes:
+def _groups(number: int) -> bytes:
     """Encode a number >= 0 in groups of seven bits, lowest first."""
     groups: list[int] = []
     while number > 127:
@@ -49,6 +49,26 @@ def varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+_PAIRS = 1 << 14
+_LAST = tuple(_groups(number) for number in range(_PAIRS))
+_MORE = tuple(bytes((number & 127 | 128, number >> 7 | 128)) for number in range(_PAIRS))
+
+
+def varint(number: int) -> bytes:
+    """Encode a number >= 0 in groups of seven bits, lowest first.
+
+    Takes two groups at a time from tables: times in milliseconds, of six groups, are everywhere.
+    """
+    if number < _PAIRS:
+        return _LAST[number]
+    data = _MORE[number & _PAIRS - 1]
+    number >>= 14
+    while number >= _PAIRS:
+        data += _MORE[number & _PAIRS - 1]
+        number >>= 14
+    return data + _LAST[number]
 
 
 def _filled(value: Mapping[str, Any], defaults: Mapping[str, Any], count: int) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from mode import Service
 
 from streams.agents.app import StageApp
+from streams.agents.collector import look_seldom
 from streams.errors import BrokerError, HarnError
 
 _STOP_TIMEOUT_S = 15.0
@@ -32,6 +33,7 @@ class StageGroup(Service):
 
     async def on_start(self) -> None:
         """Start every app."""
+        look_seldom()
         for app in self.apps:
             _make_folder(app)
             app.finalize()

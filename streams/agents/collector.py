@@ -1,0 +1,21 @@
+"""Python's cycle collector in a process that folds: looking seldom, since there is little to find.
+
+A batch allocates some ten tracked objects a record and lets go of all of them without a cycle.
+With the interpreter's default, a look every 700 new objects, a fifth of a stage's processor time
+goes into looking (measured: 47 µs a record with it, 39 µs without).  What does form cycles are
+tasks and exceptions, a few a batch: they wait a little longer here.
+"""
+
+from __future__ import annotations
+
+import gc
+
+_NEW_OBJECTS = 50_000
+_YOUNG_LOOKS = 20
+_MIDDLE_LOOKS = 50
+
+
+def look_seldom() -> None:
+    """Set the collector of this process; a process that has set it already keeps what is laxer."""
+    if gc.get_threshold()[0] < _NEW_OBJECTS:
+        gc.set_threshold(_NEW_OBJECTS, _YOUNG_LOOKS, _MIDDLE_LOOKS)
