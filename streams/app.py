@@ -41,14 +41,12 @@ from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY
+from topology.edges import BROADCASTER, INGEST, INVOKER
 
 _log = logs.logger(__name__)
 
-_EDGE_TOPICS = {
-    Role.INGEST: ("trigger.inbox.envelopes",),
-    Role.REGISTRY: ("triggers.registry", "trigger.dispatches", "trigger.inbox.envelopes"),
-    Role.INVOKER: ("trigger.invocations", "trigger.dispatches"),
-}
+# The edge that runs in each role, as the topology declares it.
+_EDGES = {Role.INGEST: INGEST, Role.REGISTRY: BROADCASTER, Role.INVOKER: INVOKER}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,7 +148,10 @@ class Application:
         check_topology(settings, bindings=self._plan.folds)
         stages = [stage for stage in TOPOLOGY.stages if stage.role in roles]
         verify_stages(settings, stages)
-        names = sorted({name for role in roles for name in _EDGE_TOPICS.get(role, ())})
+        edges = [_EDGES[role] for role in roles if role in _EDGES]
+        names = sorted(
+            {n for edge in edges for n in (*edge.writes, *edge.reads, *edge.reads_in_group)}
+        )
         verify_topics_of_edges(settings, names)
 
     @property

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import faust
-from faust.types import TP
 from mode import CrashingSupervisor
 from yarl import URL
 
@@ -100,7 +99,8 @@ class StageApp(faust.App):
         )
         self._register(bound)
         self.on_partitions_revoked.connect(self._on_revoked)
-        self.on_partitions_assigned.connect(self._on_assigned)
+        on_assigned: Any = self._on_assigned  # Faust passes the assignment by position
+        self.on_partitions_assigned.connect(on_assigned)
         self.on_before_shutdown.connect(self._on_before_shutdown)
 
     def _register(self, bound: BoundStage) -> None:
@@ -150,7 +150,7 @@ class StageApp(faust.App):
     async def _on_revoked(self, *_args: Any, **_kwargs: Any) -> None:
         await self.live.halt()
 
-    async def _on_assigned(self, _sender: Any, assigned: set[TP], **_kwargs: Any) -> None:
+    async def _on_assigned(self, _sender: Any, assigned: Any, **_kwargs: Any) -> None:
         """A member that got nothing is ready, too; Faust seeks only where there is a partition."""
         if not any(tp.topic == self.live.source for tp in assigned):
             await self.live.take(set(), self.consumer_generation_id)

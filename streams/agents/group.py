@@ -14,6 +14,9 @@ from mode import Service
 from streams.agents.app import StageApp
 from streams.agents.collector import look_seldom
 from streams.errors import BrokerError, HarnError
+from streams.observe import logs
+
+_log = logs.logger(__name__)
 
 _STOP_TIMEOUT_S = 15.0
 
@@ -42,8 +45,12 @@ class StageGroup(Service):
     async def on_stop(self) -> None:
         """Stop every app, leave every group, close what the stages hold."""
         stopping = [asyncio.ensure_future(_stop(app)) for app in self.apps]
-        if stopping:
-            await asyncio.wait(stopping, timeout=_STOP_TIMEOUT_S)
+        if not stopping:
+            return
+        ended, _ = await asyncio.wait(stopping, timeout=_STOP_TIMEOUT_S)
+        for task in ended:
+            if (error := task.exception()) is not None:
+                _log.warning("stage_stopped_badly", extra={"reason": repr(error)})
 
     async def crashed(self) -> BaseException:
         """Wait until an app crashes; returns why."""

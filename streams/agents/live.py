@@ -24,6 +24,7 @@ from streams.agents.changelog import StateReader, offset_metadata
 from streams.agents.checkpointer import Checkpointer
 from streams.agents.halted import operators_word
 from streams.agents.owned import Owned
+from streams.agents.standing import Standing
 from streams.agents.stores import Stores
 from streams.agents.taking import Taking
 from streams.agents.ticks import Ticker
@@ -43,7 +44,6 @@ _log = logs.logger(__name__)
 _COMMITS_AT_ONCE = 64
 _HALT_TIMEOUT_S = 10.0
 _MARK_EVERY_S = 15.0
-_MEASURE_EVERY_S = 1.0
 
 
 class LiveStage:
@@ -81,6 +81,7 @@ class LiveStage:
         self._ticker = Ticker(settings, stage.source, bound.codec.encoder("tick"))
         self._checkpointer = Checkpointer(settings, bound)
         self._taking = Taking(self)
+        self._standing = Standing(self)
 
     # ------------------------------------------------------------------ taking and giving up
     def new_producer(self, partition: int) -> PartitionProducer:
@@ -125,6 +126,7 @@ class LiveStage:
             self._arm(entry)
         self.app.publish_rows(owned)
         self.metrics.owned(len(owned))
+        self._standing.start()
         self.ready.set()
         _log.info(
             "partitions_taken",
@@ -152,6 +154,7 @@ class LiveStage:
 
     async def close(self) -> None:
         """Let go of connections, threads and stores.  `halt` came before."""
+        self._standing.stop()
         self._ticker.close()
         await self._checkpointer.close()
         for entry in self.owned.values():
@@ -264,11 +267,6 @@ class LiveStage:
         assert entry.memory is not None, "a committed partition is loaded"
         self._checkpointer.consider(entry.memory)
         now = time.monotonic()
-        if now - entry.measured_at_s >= _MEASURE_EVERY_S:
-            entry.measured_at_s = now
-            end = self.app.consumer.highwater(TP(self.source, entry.partition))
-            lag = max((end or 0) - entry.memory.position.next_offset, 0)
-            self.metrics.standing(entry.partition, rows=len(entry.memory.rows.store), lag=lag)
         if now - entry.marked_at_s >= _MARK_EVERY_S and self.settings.store == "rocksdb":
             entry.marked_at_s = now
             loop = asyncio.get_running_loop()

@@ -27,7 +27,6 @@ class Owned:
     halted_at: Position | None = None
     skips: set[int] = field(default_factory=set[int])
     marked_at_s: float = field(default_factory=time.monotonic)
-    measured_at_s: float = 0.0
 
     def current(self, offset: int, seq: int) -> bool:
         """Whether the memory stands exactly at the committed offset and transaction."""

@@ -19,6 +19,7 @@ from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 from streams.engine import POSITION_KEY, RowChange
 
 _REPLAY_FROM_KEY = b"\0replay_from"
+_MARKED_AT_KEY = b"\0marked_at_ms"
 _RESERVED = b"\0"
 _WRITE_BUFFER_BYTES = 32_000_000
 _LOG_FILES_KEPT = 2
@@ -91,9 +92,16 @@ class RocksStore:
                 batch.put(key, value)
         self._db.write(batch)
 
-    def set_replay_from(self, offset: int) -> None:
+    @property
+    def marked_at_ms(self) -> int:
+        """When `replay_from` was last set, ms since epoch; 0 for never."""
+        found = self._db.get(_MARKED_AT_KEY)
+        return 0 if found is None else int.from_bytes(found)
+
+    def set_replay_from(self, offset: int, now_ms: int) -> None:
         """Remember that everything before changelog `offset` is in the store."""
         self._db.put(_REPLAY_FROM_KEY, offset.to_bytes(8))
+        self._db.put(_MARKED_AT_KEY, now_ms.to_bytes(8))
 
     def snapshot(self) -> list[tuple[bytes, bytes]]:
         """See `Store.snapshot`."""

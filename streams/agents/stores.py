@@ -11,6 +11,7 @@ Source: DESIGN "Taking a partition", "State".
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,12 +26,18 @@ from streams.settings import Settings
 _WRITE_ROWS = 20_000  # rows loaded into RocksDB per write batch
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Stores:
     """Opens, loads and closes the partition stores of one stage.  Blocking: call it in a thread."""
 
     def __init__(self, settings: Settings, stage: str, codec: Codec, reader: StateReader) -> None:
         self._codec = codec
         self._reader = reader
+        # The changelog keeps tombstones for a mailbox' retention; half of it is far from the edge.
+        self._away_ms_max = settings.retention_mailbox_ms // 2
         self._folder: Path | None = None
         if settings.store == "rocksdb":
             self._folder = (
@@ -67,7 +74,7 @@ class Stores:
     def _load_rocks(
         self, partitions: list[int], folder: Path
     ) -> dict[int, tuple[Store, StatePosition]]:
-        stores = {partition: RocksStore(folder / str(partition)) for partition in partitions}
+        stores = {partition: self._open_rocks(folder / str(partition)) for partition in partitions}
         pending: dict[int, list[RowChange]] = {partition: [] for partition in partitions}
         ends: dict[int, int] = {}
 
@@ -86,9 +93,18 @@ class Stores:
         for partition, store in stores.items():
             store.load(pending[partition])
             if partition in ends:
-                store.set_replay_from(ends[partition])
+                store.set_replay_from(ends[partition], _now_ms())
             loaded[partition] = (store, self._position(store.position))
         return loaded
+
+    def _open_rocks(self, path: Path) -> RocksStore:
+        """Open a store, anew when it was away for so long that tombstones may be gone."""
+        store = RocksStore(path)
+        if store.marked_at_ms and _now_ms() - store.marked_at_ms > self._away_ms_max:
+            store.close()
+            shutil.rmtree(path)
+            store = RocksStore(path)
+        return store
 
     def _position(self, row: bytes | None) -> StatePosition:
         return START if row is None else StatePosition.from_row(self._codec.decode(row)[1])
@@ -99,7 +115,7 @@ class Stores:
         The end is read before what is committed next, so the bound is never too high.
         """
         if isinstance(store, RocksStore):
-            store.set_replay_from(self._reader.stable_end(partition))
+            store.set_replay_from(self._reader.stable_end(partition), _now_ms())
 
     def close(self, store: Store) -> None:
         """Let go of a partition's store."""

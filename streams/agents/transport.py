@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
@@ -71,6 +72,10 @@ class StageConsumer(driver.Consumer):
     _heard_at = 0.0
     _fetch_wait_ms = FETCH_WAIT_BUSY_MS
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._handed: dict[TP, int] = {}
+
     def _new_consumer_thread(self) -> Any:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
@@ -92,6 +97,7 @@ class StageConsumer(driver.Consumer):
                 continue
             wanted = tp in active or tp in self._buffered_partitions
             if wanted and self.flow_active and self.app.consumer_generation_id == generation:
+                self._handed[tp] = fetched[-1].offset + 1
                 yield tp, self._batch_message(tp, fetched, generation)
         if others:
             for tp, record in self.scheduler.iterate(others):
@@ -155,6 +161,23 @@ class StageConsumer(driver.Consumer):
         seeks = await self.app.live.take(self.assignment(), self.app.consumer_generation_id)
         if seeks:
             await self.seek_to(seeks)
+
+    def waiting(self, tp: TP, next_offset: int) -> int:
+        """How many offsets lie between a partition's state and its end.
+
+        Transaction markers take offsets, too: once everything fetched is folded and the end is
+        read, nothing waits, whatever the offsets say.
+        """
+        end = self.highwater(tp) or 0
+        if self._handed.get(tp, 0) <= next_offset and self._position(tp) >= end:
+            return 0
+        return max(end - next_offset, 0)
+
+    def _position(self, tp: TP) -> int:
+        """Where the next fetch of a partition begins; 0 while that is not known."""
+        assignment = self._thread._ensure_consumer()._subscription.subscription.assignment
+        state = assignment.state_value(TopicPartition(*tp)) if assignment else None
+        return state.position if state is not None and state.has_valid_position else 0
 
     async def seek_to(self, offsets: dict[TP, int]) -> None:
         """Go on at these offsets."""

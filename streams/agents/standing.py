@@ -1,0 +1,46 @@
+"""Measures where owned partitions stand, once a second: rows held, and records not yet folded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from faust.types import TP
+
+if TYPE_CHECKING:
+    from streams.agents.live import LiveStage
+
+_EVERY_S = 1.0
+
+
+class Standing:
+    """Fills a stage's gauges while it lives."""
+
+    def __init__(self, live: LiveStage) -> None:
+        self._live = live
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Measure from now on; a second call changes nothing."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """Measure no more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            self._measure()
+
+    def _measure(self) -> None:
+        live = self._live
+        for entry in live.owned.values():
+            if entry.memory is None:
+                continue
+            next_offset = entry.memory.position.next_offset
+            lag = live.app.consumer.waiting(TP(live.source, entry.partition), next_offset)
+            live.metrics.standing(entry.partition, rows=len(entry.memory.rows.store), lag=lag)
