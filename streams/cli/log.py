@@ -16,7 +16,13 @@ from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.suggestion import suggestion
 from streams.codec import Codec
 from streams.edge.codecs import codec_of
-from streams.edge.topic_reader import ReadRecord, TopicReader, topic_names
+from streams.edge.topic_reader import (
+    LONG_WAIT_MS,
+    SHORT_WAIT_MS,
+    ReadRecord,
+    TopicReader,
+    topic_names,
+)
 from streams.errors import BrokerError, ConfigError, TopologyError
 from streams.settings import Settings
 from topology import TOPOLOGY
@@ -80,7 +86,7 @@ def tail(  # noqa: PLR0913, PLR0917 - typer takes options by position
     codec = codec_of(settings)
     print_record = _printer(as_json=as_json)
     shown = 0
-    with _reader(settings, topic) as reader:
+    with _reader(settings, topic, LONG_WAIT_MS if follow else SHORT_WAIT_MS) as reader:
         partitions = _partitions(reader, partition)
         for record in _records(reader, begin, partitions, codec, follow=follow):
             if not query.takes(record):
@@ -97,9 +103,9 @@ def _default_start(query: Query) -> Start:
     return Start(offset=0) if query.is_selective else Start(newest=_NEWEST_BY_DEFAULT)
 
 
-def _reader(settings: Settings, topic: str) -> TopicReader:
+def _reader(settings: Settings, topic: str, wait_ms: int) -> TopicReader:
     try:
-        return TopicReader(settings, topic)
+        return TopicReader(settings, topic, wait_ms=wait_ms)
     except TopologyError:
         if any(declared.name == topic for declared in TOPOLOGY.topics):
             raise

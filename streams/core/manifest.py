@@ -45,7 +45,7 @@ from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
 from streams.core.retry import ATTEMPTS_DEFAULT, ATTEMPTS_MAX
 from streams.core.wire import BindingDefinition, RetryPolicy
 
-__all__ = ["NAMESPACE_DEFAULT", "Manifest", "parse_manifest"]
+__all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest"]
 
 NAMESPACE_DEFAULT = "default"
 

@@ -19,13 +19,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from streams.codec import Codec, DecodeError
 from streams.core import inbox, registry
 from streams.edge.ingest.envelopes import ENVELOPES
 from streams.edge.publisher import Publisher
-from streams.edge.topic_reader import ReadRecord, TopicReader
+from streams.edge.topic_reader import LONG_WAIT_MS, ReadRecord, TopicReader
 from streams.errors import BrokerError
 from streams.settings import Settings
 
@@ -68,7 +69,8 @@ class Broadcaster:
 
     async def start(self) -> None:
         """Begin to follow.  Raises TopologyError without the registry's topic, BrokerError."""
-        self._reader = await self._in_thread(TopicReader, self._settings, registry.REGISTRY)
+        open_reader = partial(TopicReader, wait_ms=LONG_WAIT_MS)
+        self._reader = await self._in_thread(open_reader, self._settings, registry.REGISTRY)
         self._reader.start_at({0: 0})
         self._following = asyncio.create_task(self._follow(self._reader), name="broadcaster")
         self._following.add_done_callback(self._ended)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from streams.codec import Codec, DecodeError
 from streams.core import registry, revision
+from streams.core.state import Fold
 from streams.core.wire import Policy, RowRegisteredBinding
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.engine import BoundStage, FoldFailed, Memory, fold_batch, settle
@@ -65,10 +66,12 @@ def read_registry(settings: Settings, codec: Codec) -> RegistryView:
     return fold_registry(records, codec)
 
 
-def fold_registry(records: Sequence[ReadRecord], codec: Codec) -> RegistryView:
+def fold_registry(
+    records: Sequence[ReadRecord], codec: Codec, fold: Fold = registry.FOLD
+) -> RegistryView:
     """Fold the registry's log from its beginning; see `read_registry`."""
     declared = TOPOLOGY.stage("registry")
-    stage = BoundStage(declared, registry.FOLD, TOPOLOGY, codec, partitions=1)
+    stage = BoundStage(declared, fold, TOPOLOGY, codec, partitions=1)
     memory = Memory(stage, 0)
     skips = _skipped(records, codec)
     folded = 0

@@ -16,7 +16,13 @@ from streams.errors import BrokerError, TopologyError
 from streams.kafka import make_admin, make_consumer
 from streams.settings import Settings
 
-__all__ = ["ReadRecord", "TopicReader", "topic_names"]
+__all__ = ["LONG_WAIT_MS", "SHORT_WAIT_MS", "ReadRecord", "TopicReader", "topic_names"]
+
+SHORT_WAIT_MS = 20
+"""For reading to the end."""
+
+LONG_WAIT_MS = 500
+"""For following a topic: next to nothing when it is idle."""
 
 _TIMEOUT_S = 30.0
 _RECORDS = 1_000
@@ -55,10 +61,20 @@ class ReadRecord(NamedTuple):
 class TopicReader:
     """Reads partitions of one topic; use it as a context, in one thread.
 
+    `wait_ms` is how long the broker may hold an answer back while nothing is new: an end is noticed
+    that late, and whoever follows a topic asks that often.  What is new is answered at once.
+
     Raises TopologyError when the topic is missing, BrokerError when no broker answers within 30 s.
     """
 
-    def __init__(self, settings: Settings, topic: str, *, committed_only: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        *,
+        committed_only: bool = True,
+        wait_ms: int = SHORT_WAIT_MS,
+    ) -> None:
         self.topic = topic
         self._bootstrap = settings.bootstrap
         self._consumer: Consumer = make_consumer(
@@ -66,8 +82,7 @@ class TopicReader:
             group_id=None,
             isolation="read_committed" if committed_only else "read_uncommitted",
             enable_partition_eof=True,
-            # An answer comes as soon as there is something; without traffic one a second is enough.
-            fetch_wait_max_ms=1_000,
+            fetch_wait_max_ms=wait_ms,
         )
         try:
             self.partitions = self._count()
