@@ -24,7 +24,7 @@ SHORT_WAIT_MS = 20
 LONG_WAIT_MS = 500
 """For following a topic: next to nothing when it is idle."""
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 10.0
 _RECORDS = 1_000
 
 # librdkafka goes on trying by itself after these; whoever waits has a deadline of its own.
@@ -64,7 +64,7 @@ class TopicReader:
     `wait_ms` is how long the broker may hold an answer back while nothing is new: an end is noticed
     that late, and whoever follows a topic asks that often.  What is new is answered at once.
 
-    Raises TopologyError when the topic is missing, BrokerError when no broker answers within 30 s.
+    Raises TopologyError when the topic is missing, BrokerError when no broker answers within 10 s.
     """
 
     def __init__(
