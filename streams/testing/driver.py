@@ -22,10 +22,12 @@ Source: DESIGN "Proof"; STYLE 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streams.audit.verdict import Report
+from streams.audit.verify import verify
 from streams.codec import Codec
 from streams.core.inbox import mailbox_key
 from streams.core.manifest import NAMESPACE_DEFAULT
@@ -293,21 +295,27 @@ class PipelineDriver:
         """Every call of a handler so far, also of those whose word never got out."""
         return self.members.runs
 
+    def audit(self) -> Report:
+        """Recompute everything from the log alone, and compare it with what was written."""
+        return verify(self.kafka, self.members.stages)
+
     def records(self, topic: str, *kinds: str) -> list[Seen]:
         """Return a topic's committed records, decoded, in the order of appending.
 
         `kinds` are the header's; none means all of them.
         """
-        found: list[Seen] = []
-        for position, record in self.kafka.history(topic):
+        return list(self.history(topic, kinds=kinds))
+
+    def history(self, *topics: str, kinds: Sequence[str] = ()) -> Iterator[Seen]:
+        """Yield the committed records of several topics, decoded, in the order of appending."""
+        for position, record in self.kafka.history(*topics):
             headers = {name: text.decode(errors="replace") for name, text in record.headers}
             kind = headers.get("kind", "")
             if record.value is None or (kinds and kind not in kinds):
                 continue
             value = self.codec.decode(record.value)[1]
             key = (record.key or b"").decode(errors="replace")
-            found.append(Seen(position, record.timestamp, key, kind, headers, value))
-        return found
+            yield Seen(position, record.timestamp, key, kind, headers, value)
 
     def rows(self, stage: str) -> list[dict[str, Any]]:
         """Return a stage's committed rows, decoded, by partition and key."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from streams.audit.log import Headers
 from streams.codec import Codec
-from streams.core.wire import Invoke, RunningInvocation
-from streams.edge.invoker.execution import Execution, context_of
+from streams.core.wire import InvocationCompleted, Invoke, RunningInvocation
+from streams.edge.invoker.execution import context_of
 from streams.edge.invoker.lease_book import LeaseBook, Word
 from streams.edge.invoker.ledger import OffsetLedger
 from streams.edge.invoker.outcome import Outcome, raised, returned, unresolved
@@ -50,13 +51,36 @@ class Run(NamedTuple):
     started_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _Running:
-    """An invocation whose outcome is known to us, and to nobody else until `ends_ms`."""
+    """An invocation whose outcome is known to us, and to nobody else until `ends_ms`.
 
-    execution: Execution
+    `places` are where its intent was fetched, and not settled yet.
+    """
+
+    dispatch_id: str
+    attempt: int
+    fence: int
+    home_partition: int
+    headers: list[tuple[str, bytes]]
     outcome: Outcome
+    started_ms: int
     ends_ms: int
+    in_log: bool = False
+    places: list[tuple[OffsetLedger, int]] = field(default_factory=list["tuple[OffsetLedger, int]"])
+
+    def fetched_at(self, ledger: OffsetLedger, offset: int) -> None:
+        """Note a place of its intent; it settles once a word of it is in the log."""
+        self.places.append((ledger, offset))
+        if self.in_log:
+            self.settle()
+
+    def settle(self) -> None:
+        """Note that its outcome or its `running` record is in the log."""
+        self.in_log = True
+        for ledger, offset in self.places:
+            ledger.settled(offset)
+        self.places.clear()
 
 
 class MemoryInvoker:
@@ -100,7 +124,7 @@ class MemoryInvoker:
 
     def hand_over(self) -> None:
         """Put a word for everything that runs into the log and commit: a rebalance comes."""
-        running = [each.execution for each in self._running.values()]
+        running = list(self._running.values())
         for word in self._leases.announce(running, self._kafka.clock.now_ms):
             self._say(word)
 
@@ -151,27 +175,31 @@ class MemoryInvoker:
         ledger = self._ledgers[partition]
         ledger.received(record.offset)
         intent: Any = self._codec.decode(record.value or b"")[1]
-        held = self._running.get((intent["dispatch_id"], intent["fence"]))
-        if held is not None:  # fetched again after a rebalance
-            held.execution.fetched_at(ledger, record.offset)
-            self._commit()
-            return
+        running = self._running.get((intent["dispatch_id"], intent["fence"]))
+        if running is None:
+            running = self._run(intent, record.headers)
+        running.fetched_at(ledger, record.offset)
+        self._commit()
+        if running.ends_ms == running.started_ms:
+            self._end(running)
+
+    def _run(self, intent: Invoke, headers: Headers) -> _Running:
+        """Call the handler; its word gets out when its time has passed."""
         now_ms = self._kafka.clock.now_ms
-        execution = Execution(
+        outcome, duration_ms = self._call(intent)
+        running = _Running(
             dispatch_id=intent["dispatch_id"],
             attempt=intent["attempt"],
             fence=intent["fence"],
             home_partition=intent["home_partition"],
-            started_at_ms=now_ms,
-            started_s=now_ms / 1_000,
-            headers=[each for each in record.headers if each[0] not in {"kind", "fold"}],
+            headers=[each for each in headers if each[0] not in {"kind", "fold"}],
+            outcome=outcome,
+            started_ms=now_ms,
+            ends_ms=now_ms + duration_ms,
         )
-        execution.fetched_at(ledger, record.offset)
-        outcome, duration_ms = self._call(intent)
-        self._leases.started(execution, now_ms)
-        self._running[execution.key] = _Running(execution, outcome, now_ms + duration_ms)
-        if duration_ms == 0:
-            self._end(self._running[execution.key])
+        self._running[running.dispatch_id, running.fence] = running
+        self._leases.started(running, now_ms)
+        return running
 
     def _call(self, intent: Invoke) -> tuple[Outcome, int]:
         """Call the handler; return what comes of it, and how long it takes."""
@@ -192,18 +220,29 @@ class MemoryInvoker:
         return returned(result, MAX_RECORD_BYTES // 3), duration_ms
 
     def _end(self, ended: _Running) -> None:
-        execution = ended.execution
-        del self._running[execution.key]
-        self._leases.ended(execution)
-        word = execution.completed(ended.outcome, self.invoker_id, self._kafka.clock.now_ms)
+        del self._running[ended.dispatch_id, ended.fence]
+        self._leases.ended(ended)
+        word: InvocationCompleted = {
+            "dispatch_id": ended.dispatch_id,
+            "attempt": ended.attempt,
+            "fence": ended.fence,
+            "invoker_id": self.invoker_id,
+            "outcome": ended.outcome.outcome,
+            "result": ended.outcome.result,
+            "error": ended.outcome.error,
+            "error_class": ended.outcome.error_class,
+            "retry_after_ms": ended.outcome.retry_after_ms,
+            "started_at_ms": ended.started_ms,
+            "completed_at_ms": self._kafka.clock.now_ms,
+        }
         self._kafka.append(
             DISPATCHES,
             self._codec.encode("invocation_completed", word),
-            key=execution.dispatch_id.encode(),
-            headers=[("kind", b"invocation_completed"), *execution.headers],
-            partition=execution.home_partition,
+            key=ended.dispatch_id.encode(),
+            headers=[("kind", b"invocation_completed"), *ended.headers],
+            partition=ended.home_partition,
         )
-        execution.settle()
+        ended.settle()
         self._commit()
 
     def _say(self, word: Word) -> None:
@@ -220,7 +259,7 @@ class MemoryInvoker:
             partition=word.home_partition,
         )
         for each in word.invocations:
-            assert isinstance(each, Execution), "the book holds executions"
+            assert isinstance(each, _Running), "the book holds what runs here"
             each.settle()
         self._commit()
 

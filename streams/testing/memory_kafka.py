@@ -182,12 +182,12 @@ class MemoryKafka:
         """Commit a group's offset outside any transaction, as edges do."""
         self._groups[group, topic, partition] = offset
 
-    def history(self, topic: str) -> Iterator[tuple[Position, LogRecord]]:
-        """Yield a topic's committed records over all partitions, in the order of appending."""
+    def history(self, *topics: str) -> Iterator[tuple[Position, LogRecord]]:
+        """Yield the committed records of topics over all partitions, in the order of appending."""
         for position in self._order:
-            if position.topic != topic:
+            if position.topic not in topics:
                 continue
-            found = self._partition(topic, position.partition)
+            found = self._partition(position.topic, position.partition)
             record = found.entries[position.offset]
             if record is not None and position.offset < found.stable_end:
                 yield position, record
