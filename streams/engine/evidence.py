@@ -1,9 +1,18 @@
 """What the hash chain commits to.
 
 Every input, output and row of a batch, and the journal entry's own fields.
-Each piece is framed by its kind and the lengths of its parts, so that no two different batches give
-the same bytes: nothing can be moved from a value into the next header, or from one batch into
-another, without changing the chain.
+Each piece is one MessagePack array that begins with the piece's kind.  Such arrays carry the lengths
+of their parts and follow one another unambiguously, so that no two different batches give the same
+bytes: nothing can be moved from a value into the next header, or from one batch into another,
+without changing the chain.
+
+| piece | array |
+|---|---|
+| input | 1, offset, timestamp, key, value, headers as pairs |
+| output | 2, `topic\\0kind\\0`, partition, cause, further headers, key, value |
+| row | 3, key, value |
+
+Keys, values and header contents are binaries, or nil where there is none.
 
 Source: DESIGN law 6 "a hash chained over inputs, outputs and rows, so that tampering shows".
 """
@@ -12,7 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from struct import Struct
+
+from msgspec.msgpack import Encoder
 
 from streams.engine.fetched import RawRecord
 from streams.engine.store import RowChange
@@ -21,13 +31,10 @@ HASH_BYTES = 32
 GENESIS = b"\0" * HASH_BYTES
 """Chain and state hash before the first transaction."""
 
-_INPUT = Struct(">BqqiiI")  # kind, offset, timestamp, key length, value length, headers
-_HEADER = Struct(">Ii")  # name length, content length
-_OUTPUT = Struct(">BiIIII")  # kind, partition, lengths of cause, extra headers, key and value
-_ROW = Struct(">BIi")  # kind, key length, value length
-_INPUT_PIECE, _OUTPUT_PIECE, _ROW_PIECE = 1, 2, 3
-_ABSENT = -1  # the length of what is not there: a null key, value or header, a deleted row
+_INPUT, _OUTPUT, _ROW = 1, 2, 3
 _MODULUS = 1 << (8 * HASH_BYTES)
+
+_pack = Encoder().encode
 
 
 def row_hash(key: bytes, value: bytes, /) -> int:
@@ -45,26 +52,10 @@ class Evidence:
         self.pieces: list[bytes] = []
 
     def add_input(self, raw: RawRecord) -> int:
-        """Commit to a mailbox record as it was fetched; return the bytes of all its parts."""
-        pieces, key, value, headers = self.pieces, raw.key, raw.value, raw.headers
-        key_size = _ABSENT if key is None else len(key)
-        value_size = _ABSENT if value is None else len(value)
-        frame = _INPUT.pack(
-            _INPUT_PIECE, raw.offset, raw.timestamp, key_size, value_size, len(headers)
-        )
-        pieces += (frame, key or b"", value or b"")
-        size = max(key_size, 0) + max(value_size, 0)
-        for name, content in headers:
-            raw_name = name.encode()
-            name_size = len(raw_name)
-            if content is None:
-                pieces += (_HEADER.pack(name_size, _ABSENT), raw_name)
-                size += name_size
-            else:
-                content_size = len(content)
-                pieces += (_HEADER.pack(name_size, content_size), raw_name, content)
-                size += name_size + content_size
-        return size
+        """Commit to a mailbox record as it was fetched; return the size of its piece, bytes."""
+        piece = _pack((_INPUT, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers))
+        self.pieces.append(piece)
+        return len(piece)
 
     def add_output(
         self,
@@ -76,21 +67,7 @@ class Evidence:
         value: bytes,
     ) -> None:
         """Commit to an output; `tag` is topic and kind, `extra` the headers besides ours."""
-        self.pieces += (
-            _OUTPUT.pack(
-                _OUTPUT_PIECE,
-                _ABSENT if partition is None else partition,
-                len(cause),
-                len(extra),
-                len(key),
-                len(value),
-            ),
-            tag,
-            cause,
-            extra,
-            key,
-            value,
-        )
+        self.pieces.append(_pack((_OUTPUT, tag, partition, cause, extra, key, value)))
 
     def add_rows(
         self, changes: Sequence[tuple[RowChange, bytes | None]], state_hash: bytes
@@ -101,11 +78,9 @@ class Evidence:
         for (key, after), before in changes:
             if before is not None:
                 total -= row_hash(key, before)
-            if after is None:
-                pieces += (_ROW.pack(_ROW_PIECE, len(key), _ABSENT), key)
-            else:
+            if after is not None:
                 total += row_hash(key, after)
-                pieces += (_ROW.pack(_ROW_PIECE, len(key), len(after)), key, after)
+            pieces.append(_pack((_ROW, key, after)))
         return (total % _MODULUS).to_bytes(HASH_BYTES)
 
     def chain(self, entry: bytes) -> bytes:

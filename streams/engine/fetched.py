@@ -33,3 +33,10 @@ class RawRecord(Protocol):
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
         """Return its headers; a null one is legal in Kafka."""
         ...
+
+
+def size_of(raw: RawRecord) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    parts = [raw.key, raw.value, *(content for _, content in raw.headers)]
+    names = sum(len(name.encode()) for name, _ in raw.headers)
+    return names + sum(len(part) for part in parts if part is not None)

@@ -26,7 +26,7 @@ from streams.engine.bound import (
     BoundStage,
 )
 from streams.engine.evidence import Evidence
-from streams.engine.fetched import RawRecord
+from streams.engine.fetched import RawRecord, size_of
 from streams.engine.memory import Memory, StatePosition
 from streams.engine.store import RowChange
 from topology.model import RUNTIME_KINDS, TICK
@@ -180,10 +180,13 @@ class _Batch:
                 answer = (self._quarantine(raw, record.kind, quarantine.REJECTED, reason),)
             self._emit(answer, cause, index)
 
-    def _decode(self, raw: RawRecord, size: int) -> Record | Output:
-        """Return the record to fold, or the quarantine output that stands for it."""
+    def _decode(self, raw: RawRecord, framed: int) -> Record | Output:
+        """Return the record to fold, or the quarantine output that stands for it.
+
+        `framed` is at least the size of the record.
+        """
         kind, size_max, extra = _read_headers(raw.headers)
-        if size > size_max:
+        if framed > size_max and (size := size_of(raw)) > size_max:
             reason = f"key, value and headers have {size} bytes, at most {size_max} are folded"
             return self._quarantine(raw, kind, quarantine.OVERSIZED, reason)
         stage = self.stage

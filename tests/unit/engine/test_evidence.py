@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.engine.evidence import GENESIS, Evidence, row_hash
+from streams.engine.fetched import size_of
 
 PIECE = st.binary(max_size=3)
 HEADERS = st.lists(st.tuples(st.text("ab", max_size=2), st.none() | PIECE), max_size=2)
@@ -69,10 +70,21 @@ def test_nothing_can_be_moved_over_a_boundary() -> None:
     assert len({evidence_of(batch) for batch in batches}) == len(batches)
 
 
-def test_the_size_of_an_input_is_that_of_all_its_parts() -> None:
+def test_the_size_of_a_record_is_that_of_all_its_parts() -> None:
     raw = Raw(0, 0, b"key", b"value", [("kind", b"x"), ("null", None)])
-    assert Evidence().add_input(raw) == 3 + 5 + 4 + 1 + 4
-    assert Evidence().add_input(Raw(0, 0, None, None, [])) == 0
+    assert size_of(raw) == 3 + 5 + 4 + 1 + 4
+    assert size_of(Raw(0, 0, None, None, [])) == 0
+
+
+@given(RAWS)
+def test_the_piece_of_an_input_is_no_smaller_than_the_input(raw: Raw) -> None:
+    assert Evidence().add_input(raw) >= size_of(raw)
+
+
+def test_an_input_is_the_array_that_an_auditor_elsewhere_would_write() -> None:
+    evidence = Evidence()
+    evidence.add_input(Raw(7, 1_000, b"k", None, [("kind", b"x")]))
+    assert evidence.pieces == [bytes.fromhex("96 01 07 cd03e8 c4016b c0 91 92 a46b696e64 c40178")]
 
 
 @given(st.dictionaries(PIECE, PIECE), st.randoms())
