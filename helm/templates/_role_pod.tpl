@@ -1,0 +1,142 @@
+{{/* The pod of one role.  Takes `root`, `role`, its `values`, `isStage` and `stateful`. */}}
+{{- define "harn.rolePod" -}}
+{{- $ := .root -}}
+{{- $pod := mergeOverwrite (deepCopy $.Values.pod) .values.pod -}}
+{{- $hasManifest := has .role (splitList " " (include "harn.manifestRoles" $)) -}}
+metadata:
+  labels:
+    {{- include "harn.selectorLabels" $ | nindent 4 }}
+    app.kubernetes.io/component: {{ .role }}
+    {{- with $pod.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- $annotations := deepCopy $pod.annotations }}
+  {{- if and $hasManifest $.Values.manifest.files }}
+  {{- $_ := set $annotations "checksum/manifest" (toJson $.Values.manifest.files | sha256sum) }}
+  {{- end }}
+  {{- with $annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "harn.serviceAccountName" $ }}
+  terminationGracePeriodSeconds: {{ include "harn.gracePeriod" $ }}
+  {{- include "harn.podBasics" (dict "root" $ "pod" $pod) | nindent 2 }}
+  containers:
+    - name: harn
+      image: {{ include "harn.image" $ | quote }}
+      imagePullPolicy: {{ $.Values.image.pullPolicy }}
+      args:
+        # Kubernetes restarts what ends, and the hook makes the topics.
+        - orchestrator
+        - serve
+        - --no-supervise
+        - --no-provision
+        - --role
+        - {{ .role }}
+        {{- if $hasManifest }}
+        - --manifest
+        - {{ include "harn.manifestPath" $ }}
+        {{- end }}
+      env:
+        {{- include "harn.roleEnv" . | nindent 8 }}
+      {{- with .values.extraEnvFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        {{- if eq .role "ingest" }}
+        - name: http
+          containerPort: {{ int $.Values.ingest.port }}
+        {{- end }}
+        - name: metrics
+          containerPort: {{ int $.Values.metrics.port }}
+      {{- include "harn.roleProbes" . | nindent 6 }}
+      {{- if and (eq .role "ingest") (gt (int $.Values.ingest.preStopSeconds) 0) }}
+      lifecycle:
+        preStop:
+          # Routing to this pod ends first, then its listening.
+          exec:
+            command: [sleep, {{ int $.Values.ingest.preStopSeconds | quote }}]
+      {{- end }}
+      securityContext:
+        {{- toYaml $.Values.securityContext | nindent 8 }}
+      {{- with .values.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        {{- include "harn.volumeMounts" $ | nindent 8 }}
+        {{- if and $hasManifest (include "harn.manifestConfigMap" $) }}
+        - name: manifest
+          mountPath: /etc/harn/manifest
+          readOnly: true
+        {{- end }}
+  volumes:
+    {{- include "harn.volumes" $ | nindent 4 }}
+    {{- if not .stateful }}
+    - name: state
+      emptyDir: {}
+    {{- end }}
+    {{- if and $hasManifest (include "harn.manifestConfigMap" $) }}
+    - name: manifest
+      configMap:
+        name: {{ include "harn.manifestConfigMap" $ | quote }}
+    {{- end }}
+{{- end -}}
+
+{{- define "harn.roleEnv" -}}
+{{- include "harn.env" .root }}
+- name: HARN_METRICS_HOST
+  value: 0.0.0.0
+- name: HARN_METRICS_PORT
+  value: {{ int .root.Values.metrics.port | quote }}
+{{- if eq .role "ingest" }}
+- name: HARN_HTTP_HOST
+  value: 0.0.0.0
+- name: HARN_HTTP_PORT
+  value: {{ int .root.Values.ingest.port | quote }}
+{{- end }}
+{{- if .isStage }}
+# A container that is restarted in its pod takes its partitions again without a rebalance.
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: HARN_INSTANCE_ID
+  value: $(POD_NAMESPACE).$(POD_NAME)
+{{- end }}
+{{- with .values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Alive means that the process answers, whatever the broker does.  A stage is ready while it owns
+its partitions, ingest while the broker would take an event. */}}
+{{- define "harn.roleProbes" -}}
+startupProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 150
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: {{ ternary "http" "metrics" (eq .role "ingest") }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 2
+{{- end -}}
