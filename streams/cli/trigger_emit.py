@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,8 @@ from streams.edge.ingest.body import MalformedBody
 from streams.edge.ingest.deliveries import read_deliveries, read_event
 from streams.edge.ingest.envelopes import ENVELOPES
 from streams.edge.ingest.events import EventRequest, explain_json
+from streams.edge.topic_reader import require_topic
 from streams.errors import BrokerError, ConfigError
-from streams.provision import verify_topics_of_edges
 from streams.settings import Settings
 
 __all__ = ["emit_events"]
@@ -41,7 +42,7 @@ def emit_events(
     """Send what the options describe.  Raises ConfigError, TopologyError, BrokerError."""
     requests = _requests(settings, single, file, count, as_new=as_new)
     settings = cluster_of(settings)
-    verify_topics_of_edges(settings, [ENVELOPES])
+    require_topic(settings, ENVELOPES)
     asyncio.run(_emit(settings, requests, trigger_id, quiet=quiet, as_json=as_json))
 
 
@@ -89,17 +90,21 @@ def _requests(
         raise ConfigError(f"{named} cannot be given with --file, whose lines have their own")
     if not file.is_file():
         raise ConfigError(f"--file is {file}, expected an existing file")
-    return (
-        _bounded(settings, request)
-        for _ in range(count)
-        for request in _from_file(file, single["provider"], single["tenant_id"], as_new=as_new)
-    )
+
+    def lines() -> Iterator[EventRequest]:
+        for request in _from_file(file, single["provider"], single["tenant_id"], as_new=as_new):
+            yield _bounded(settings, request)
+
+    # Read twice: a line that cannot be sent is found before any is.
+    for _ in lines():
+        pass
+    return (request for _ in range(count) for request in lines())
 
 
 def _from_file(
     file: Path, provider: str | None, tenant_id: str | None, *, as_new: bool
 ) -> Iterator[EventRequest]:
-    with file.open("rb") as lines:
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
         try:
             for request in read_deliveries(lines, provider=provider, as_new=as_new):
                 if tenant_id is None:
@@ -108,6 +113,8 @@ def _from_file(
                     yield msgspec.structs.replace(request, tenant_id=tenant_id)
         except MalformedBody as error:
             raise ConfigError([f"{file}: {problem}" for problem in error.problems]) from error
+        except (OSError, EOFError) as error:  # a damaged archive, or a disk
+            raise ConfigError(f"{file}: cannot be read: {error}") from error
 
 
 def _single(single: Mapping[str, Any]) -> EventRequest:

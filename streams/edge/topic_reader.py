@@ -16,7 +16,14 @@ from streams.errors import BrokerError, TopologyError
 from streams.kafka import make_admin, make_consumer
 from streams.settings import Settings
 
-__all__ = ["LONG_WAIT_MS", "SHORT_WAIT_MS", "ReadRecord", "TopicReader", "topic_names"]
+__all__ = [
+    "LONG_WAIT_MS",
+    "SHORT_WAIT_MS",
+    "ReadRecord",
+    "TopicReader",
+    "require_topic",
+    "topic_names",
+]
 
 SHORT_WAIT_MS = 20
 """For reading to the end."""
@@ -76,7 +83,7 @@ class TopicReader:
         wait_ms: int = SHORT_WAIT_MS,
     ) -> None:
         self.topic = topic
-        self._bootstrap = settings.bootstrap
+        self._settings = settings
         self._consumer: Consumer = make_consumer(
             settings,
             group_id=None,
@@ -193,17 +200,31 @@ class TopicReader:
         return None
 
     def _failure(self, error: KafkaError) -> BrokerError | TopologyError:
-        if error.code() in _MISSING:
-            return TopologyError(
-                f"topic {self.topic} is missing at {self._bootstrap}",
-                remedy="run `harn topology apply`",
-            )
-        message = f"{self.topic} at {self._bootstrap} cannot be read: {error.str()}"
-        return BrokerError(message, retryable=error.retriable() or error.code() in _PASSING)
+        return _failure(self._settings, self.topic, error)
+
+
+def _failure(settings: Settings, topic: str, error: KafkaError) -> BrokerError | TopologyError:
+    if error.code() in _MISSING:
+        return TopologyError(
+            f"topic {topic} is missing at {settings.bootstrap}", remedy="run `harn topology apply`"
+        )
+    message = f"{topic} at {settings.bootstrap} cannot be reached: {error.str()}"
+    return BrokerError(message, retryable=error.retriable() or error.code() in _PASSING)
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
+
+
+def require_topic(settings: Settings, topic: str) -> None:
+    """Raise TopologyError when the topic is missing, BrokerError when no broker answers."""
+    admin = make_admin(settings)
+    try:
+        found = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise _failure(settings, topic, error.args[0]) from error
+    if found.error is not None:
+        raise _failure(settings, topic, found.error)
 
 
 def topic_names(settings: Settings) -> tuple[str, ...]:
