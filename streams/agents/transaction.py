@@ -32,7 +32,11 @@ _INIT_TIMEOUT_S = 30.0
 _CALL_TIMEOUT_S = 30.0
 _ABORT_TIMEOUT_S = 5.0
 _FLUSH_TIMEOUT_S = 10.0
+_QUEUE_RECORDS = 200_000
+"""Records that may wait in the client; more than any batch writes, or it waits for the broker."""
 _FULL_QUEUE_POLL_S = 0.01
+_BY_KEY = -1
+"""librdkafka's word for a partition that the key decides."""
 
 
 def no_faults(_point: str, /) -> None:
@@ -54,7 +58,13 @@ class PartitionProducer:
     """The transactional producer of one owned partition.  It blocks: call it in a thread."""
 
     def __init__(
-        self, settings: Settings, transactional_id: str, target: Target, faults: Faults
+        self,
+        settings: Settings,
+        transactional_id: str,
+        target: Target,
+        faults: Faults,
+        *,
+        queue_records: int = _QUEUE_RECORDS,
     ) -> None:
         self._id = transactional_id
         self._target = target
@@ -64,7 +74,7 @@ class PartitionProducer:
             settings,
             transactional_id=transactional_id,
             batch_size=1_000_000,
-            queue_buffering_max_messages=200_000,
+            queue_buffering_max_messages=queue_records,
             queue_buffering_max_kbytes=131_072,
         )
 
@@ -115,44 +125,35 @@ class PartitionProducer:
             self._faults(point)
 
     def _fill(self, step: Step) -> None:
-        target = self._target
-        for output in step.outputs:
-            if output.partition is None:
-                self._append(output.topic, output.value, output.key, headers=output.headers)
-            else:
-                self._append(
-                    output.topic,
-                    output.value,
-                    output.key,
-                    partition=output.partition,
-                    headers=output.headers,
-                )
+        target, append = self._target, self._append
+        for topic, partition, key, value, headers in step.outputs:
+            append(topic, value, key, _BY_KEY if partition is None else partition, headers)
         for key, value in step.rows:
-            self._append(target.changelog, value, key, partition=target.partition)
-        self._append(target.changelog, step.position_row, POSITION_KEY, partition=target.partition)
-        self._append(
-            target.journal,
-            step.journal,
-            target.journal_key,
-            partition=target.journal_partition,
-            headers=_JOURNAL,
-        )
+            append(target.changelog, value, key, target.partition)
+        append(target.changelog, step.position_row, POSITION_KEY, target.partition)
+        append(target.journal, step.journal, target.journal_key, target.journal_partition, _JOURNAL)
 
-    def _append(self, topic: str, value: bytes | None, key: bytes, **options: Any) -> None:
-        try:
-            self._producer.produce(topic, value, key, **options)
-        except BufferError:
-            self._append_when_there_is_room(topic, value, key, options)
-
-    def _append_when_there_is_room(
-        self, topic: str, value: bytes | None, key: bytes, options: dict[str, Any]
+    def _append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes,
+        partition: int,
+        headers: list[tuple[str, bytes]] | None = None,
     ) -> None:
+        try:
+            self._producer.produce(topic, value, key, partition, headers=headers)
+        except BufferError:
+            self._append_when_there_is_room(topic, value, key, partition, headers)
+
+    def _append_when_there_is_room(self, *record: Any) -> None:
         """The local queue is full: wait for the broker, as long as the transaction may last."""
         deadline = time.monotonic() + self._fill_timeout_s
+        *place, headers = record
         while True:
             self._producer.poll(_FULL_QUEUE_POLL_S)
             try:
-                self._producer.produce(topic, value, key, **options)
+                self._producer.produce(*place, headers=headers)
             except BufferError:
                 if time.monotonic() > deadline:
                     raise

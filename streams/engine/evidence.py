@@ -1,15 +1,15 @@
 """What the hash chain commits to.
 
 Every input, output and row of a batch, and the journal entry's own fields.
-Each piece is one MessagePack array that begins with the piece's kind.  Such arrays carry the lengths
-of their parts and follow one another unambiguously, so that no two different batches give the same
-bytes: nothing can be moved from a value into the next header, or from one batch into another,
-without changing the chain.
+Each piece is one MessagePack array that begins with the piece's kind.  Such arrays carry the
+lengths of their parts and follow one another unambiguously, so that no two different batches give
+the same bytes: nothing can be moved from a value into the next header, or from one batch into
+another, without changing the chain.
 
 | piece | array |
 |---|---|
 | input | 1, offset, timestamp, key, value, headers as pairs |
-| output | 2, `topic\\0kind\\0`, partition, cause, further headers, key, value |
+| output | 2, topic NUL kind NUL, partition, cause, further headers, key, value |
 | row | 3, key, value |
 
 Keys, values and header contents are binaries, or nil where there is none.
