@@ -68,7 +68,9 @@ def apply(
     if dry_run:
         result = preview_apply(view, loaded, codec, policy=policy)
     else:
-        result = apply_manifest(settings, loaded, codec=codec, policy=policy, timeout_s=timeout)
+        result = apply_manifest(
+            settings, loaded, codec=codec, policy=policy, view=view, timeout_s=timeout
+        )
     _report(loaded, result, before, policy, dry_run=dry_run, as_json=as_json)
     if result.answer == "conflict":
         raise typer.Exit(1)

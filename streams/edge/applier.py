@@ -99,11 +99,14 @@ def apply_manifest(
     *,
     codec: Codec | None = None,
     policy: Policy | None = None,
+    view: RegistryView | None = None,
     timeout_s: float = ANSWER_S,
 ) -> ApplyResult:
     """Make the manifest the truth of its namespace.  Blocks; call it in a thread.
 
     Args:    policy: what to put in force with it (`policy_of`); None keeps the present one.
+             view: what somebody has looked at, so that the apply is refused when anything changed
+             since; by default the registry is read anew.
     Raises:  ManifestError when the registry refuses the manifest; TopologyError when its topic is
              missing; BrokerError when nothing answers in time, with the request left in the log.
     """
