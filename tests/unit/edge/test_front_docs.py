@@ -1,0 +1,40 @@
+"""The pages for manifests and events say what the code takes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from streams.core import manifest
+from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.edge.ingest.body import EVENTS_MAX
+from streams.edge.ingest.events import EventRequest
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def first_column(page: str) -> set[str]:
+    return set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
+
+
+def test_every_key_of_a_manifest_is_described() -> None:
+    page = (DOCS / "manifest.md").read_text()
+    fields = (*manifest._TRIGGER, *manifest._RETRY)
+    assert first_column(page) == {field.name for field in fields if field.read is not None}
+
+
+def test_every_provider_and_kind_of_this_release_is_named() -> None:
+    page = (DOCS / "manifest.md").read_text()
+    usable = {name for name, kinds in PROVIDERS.items() if set(kinds) & set(BUILT_KINDS)}
+    for name in (*usable, *TRIGGER_KINDS):
+        assert f"`{name}`" in page, name
+
+
+def test_every_field_of_an_event_is_described() -> None:
+    page = (DOCS / "events.md").read_text()
+    assert first_column(page) == set(EventRequest.__struct_fields__)
+
+
+@pytest.mark.parametrize("number", [EVENTS_MAX, 512, 1024])
+def test_the_bounds_of_the_event_api_are_named(number: int) -> None:
+    assert re.search(rf"\b{number}\b", (DOCS / "events.md").read_text())
