@@ -200,7 +200,7 @@ def _handlers(manifest: Path | None) -> Handlers:
     if manifest is None:
         problem = "the invoker runs the handlers of a manifest, and none was named"
         raise ConfigError(problem, remedy="name one with --manifest")
-    return Handlers.load(load_manifest(manifest), manifest.parent)
+    return Handlers.load(load_manifest(manifest))
 
 
 def _partitions(topic: str, settings: Settings) -> int:

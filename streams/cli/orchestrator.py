@@ -78,7 +78,7 @@ def serve(
     settings = Settings.from_env(**({} if state_dir is None else {"state_dir": state_dir}))
     logs.configure(settings.log_level, settings.log_format)
     if path is not None:
-        Handlers.load(load_manifest(path), path.parent)
+        Handlers.load(load_manifest(path))
     settings = cluster_of(settings)
     if provision:
         provision_topics(settings)
