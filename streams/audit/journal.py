@@ -29,6 +29,7 @@ class JournalEntry:
     first_offset: int
     records: int
     skipped: frozenset[int]
+    skipped_timers: frozenset[str]
     position: StatePosition
 
     @property
@@ -89,6 +90,7 @@ def _read(at: Position, raw: bytes, said: dict[str, Any]) -> JournalEntry:
         first_offset=said["first_offset"],
         records=said["records"],
         skipped=frozenset(said["skipped"]),
+        skipped_timers=frozenset(said["skipped_timers"]),
         position=StatePosition.from_row(said),
     )
 

@@ -186,7 +186,7 @@ class PartitionAudit:
         evidence, codec = self._evidence, memory.stage.codec
         raws = self._cursor.take_until(entry.next_offset)
         check.check_records(raws, entry, evidence.mailbox)
-        if entry.skipped:
+        if entry.skipped or entry.skipped_timers:
             name, end = self.verdict.stage, evidence.mailbox_span.end
             check.check_skips(self._reader, codec, name, entry, evidence.mailbox, end)
         step = check.recompute(memory, raws, entry, evidence.mailbox)

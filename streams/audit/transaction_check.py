@@ -7,6 +7,9 @@ Source: DESIGN law 6; law 8 and "Failure" for skipped records.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from streams.audit.checkpoint import Checkpoint
 from streams.audit.divergence import Divergence, DivergenceKind, first_difference
 from streams.audit.journal import JournalEntry
@@ -84,25 +87,37 @@ def check_records(raws: list[LogRecord], entry: JournalEntry, mailbox: Place) ->
 def check_skips(
     reader: LogReader, codec: Codec, stage: str, entry: JournalEntry, mailbox: Place, end: int
 ) -> None:
-    """An operator asked, on the log, for every record that was passed over.
+    """An operator asked, on the log, for every record and timer that was passed over.
 
     Args: end: end of the mailbox partition.
     """
     for offset in sorted(entry.skipped):
         position = Position(*mailbox, offset)
-        if not _skip_requested(reader, codec, stage, position, Span(offset + 1, end)):
+        asked = _words(reader, codec, stage, mailbox, Span(offset + 1, end))
+        if not any(_named(word) == position and word["timer"] is None for word in asked):
             raise Divergence(
                 DivergenceKind.SKIP_UNREQUESTED,
                 position,
                 f"a {STAGE_SKIP} record for it later in its partition",
                 f"none, but transaction {entry.seq} passed over it ({entry.at})",
             )
+    for timer in sorted(entry.skipped_timers):
+        asked = _words(reader, codec, stage, mailbox, Span(entry.first_offset + 1, end))
+        batch = range(entry.first_offset, entry.next_offset)
+        if not any(word["timer"] == timer and word["offset"] in batch for word in asked):
+            raise Divergence(
+                DivergenceKind.SKIP_UNREQUESTED,
+                Position(*mailbox, entry.first_offset),
+                f"a {STAGE_SKIP} record for the timer of row {timer!r} later in its partition",
+                f"none, but transaction {entry.seq} passed over it ({entry.at})",
+            )
 
 
-def _skip_requested(
-    reader: LogReader, codec: Codec, stage: str, position: Position, span: Span
-) -> bool:
-    for records in reader.read((position.topic, position.partition), *span):
+def _words(
+    reader: LogReader, codec: Codec, stage: str, mailbox: Place, span: Span
+) -> Iterator[dict[str, Any]]:
+    """Yield what operators asked the stage to pass over."""
+    for records in reader.read(mailbox, *span):
         for record in records:
             if ("kind", STAGE_SKIP.encode()) not in record.headers:
                 continue
@@ -110,9 +125,8 @@ def _skip_requested(
                 schema, asked = codec.decode(record.value or b"")
             except DecodeError:
                 continue  # its stage quarantines it: nobody acted on it
-            if schema == STAGE_SKIP and asked["stage"] == stage and _named(asked) == position:
-                return True
-    return False
+            if schema == STAGE_SKIP and asked["stage"] == stage:
+                yield asked
 
 
 def _named(asked: dict[str, object]) -> tuple[object, object, object]:
@@ -122,7 +136,7 @@ def _named(asked: dict[str, object]) -> tuple[object, object, object]:
 def recompute(memory: Memory, raws: list[LogRecord], entry: JournalEntry, mailbox: Place) -> Step:
     """Fold the transaction's records again; the fold takes them all, in one batch."""
     try:
-        step = fold_batch(memory, raws, skips=entry.skipped)
+        step = fold_batch(memory, raws, skips=entry.skipped, timer_skips=entry.skipped_timers)
     except FoldFailed as error:
         raise Divergence(
             DivergenceKind.FOLD_RAISED,

@@ -26,13 +26,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streams.audit.log import LogRecord
 from streams.audit.verdict import Report
 from streams.audit.verify import verify
-from streams.codec import Codec
+from streams.codec import Codec, DecodeError
 from streams.core.inbox import mailbox_key
 from streams.core.manifest import NAMESPACE_DEFAULT
 from streams.core.record import Position
 from streams.core.revision import POLICY_DEFAULT, last_revision
+from streams.core.state import Fold
 from streams.core.wire import BindingDefinition, ManifestApplied, Policy, TriggerEvent
 from streams.edge.handlers import Handlers, load_manifest
 from streams.engine import Step
@@ -62,7 +64,10 @@ class Refused(Exception):  # noqa: N818 - the registry's answer
 
 
 class Seen(NamedTuple):
-    """A committed record, decoded.  `kind` is its header; `headers` all of them, as text."""
+    """A committed record, decoded.  `kind` is its header; `headers` all of them, as text.
+
+    `value` is empty when the bytes are no record of ours.
+    """
 
     position: Position
     timestamp_ms: int
@@ -85,6 +90,7 @@ class PipelineDriver:
              invokers: members that run handlers.  outstanding_max: what one of them runs at once.
              policy: what `apply` puts in force unless it names another.
              chaos: what goes wrong.  observe: called with every step before it is written.
+             folds: what stages do instead, by name: a fold that raises, for example.
     Raises:  ValueError when a handler has a wrong form.
     """
 
@@ -100,6 +106,7 @@ class PipelineDriver:
         chaos: Chaos | None = None,
         codec: Codec | None = None,
         observe: Observer = ignore,
+        folds: Mapping[str, Fold] | None = None,
     ) -> None:
         self.clock = VirtualClock()
         self.codec = Codec() if codec is None else codec
@@ -107,6 +114,7 @@ class PipelineDriver:
         self._chaos = chaos
         self._chance = Chance(0 if chaos is None else ~chaos.seed)
         self._applies = 0
+        self._seen: dict[Position, Seen] = {}
         self.kafka = MemoryKafka(self.clock, self._comes_twice)
         layout = Layout(partitions=partitions)
         for topic in TOPOLOGY.topics:
@@ -120,7 +128,13 @@ class PipelineDriver:
             lease_ms=policy["lease_ms"],
         )
         self.members = Members(
-            self.kafka, self.codec, TOPOLOGY, staff, chaos=chaos, observe=observe
+            self.kafka,
+            self.codec,
+            TOPOLOGY,
+            staff,
+            chaos=chaos,
+            observe=observe,
+            folds=folds or {},
         )
 
     @classmethod
@@ -309,13 +323,20 @@ class PipelineDriver:
     def history(self, *topics: str, kinds: Sequence[str] = ()) -> Iterator[Seen]:
         """Yield the committed records of several topics, decoded, in the order of appending."""
         for position, record in self.kafka.history(*topics):
-            headers = {name: text.decode(errors="replace") for name, text in record.headers}
-            kind = headers.get("kind", "")
-            if record.value is None or (kinds and kind not in kinds):
-                continue
-            value = self.codec.decode(record.value)[1]
-            key = (record.key or b"").decode(errors="replace")
-            yield Seen(position, record.timestamp, key, kind, headers, value)
+            seen = self._seen.get(position)
+            if seen is None:
+                seen = self._seen[position] = self._decoded(position, record)
+            if record.value is not None and (not kinds or seen.kind in kinds):
+                yield seen
+
+    def _decoded(self, position: Position, record: LogRecord) -> Seen:
+        headers = {name: text.decode(errors="replace") for name, text in record.headers}
+        key = (record.key or b"").decode(errors="replace")
+        try:
+            value = {} if record.value is None else self.codec.decode(record.value)[1]
+        except DecodeError:  # what a stage quarantines; `kafka` has its bytes
+            value = {}
+        return Seen(position, record.timestamp, key, headers.get("kind", ""), headers, value)
 
     def rows(self, stage: str) -> list[dict[str, Any]]:
         """Return a stage's committed rows, decoded, by partition and key."""

@@ -8,14 +8,15 @@ Source: DESIGN "Roles", "The stage runtime".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from streams.codec import Codec
 from streams.core.record import Position
+from streams.core.state import Fold
 from streams.engine import BoundStage, FoldFailed
-from streams.stages import bind
+from streams.stages import FOLDS, bind
 from streams.testing.broadcaster import MemoryBroadcaster
 from streams.testing.chance import Chance
 from streams.testing.chaos import Chaos
@@ -53,9 +54,12 @@ class Members:
         *,
         chaos: Chaos | None,
         observe: Observer,
+        folds: Mapping[str, Fold],
     ) -> None:
         self.runs: list[Run] = []
-        self.stages: dict[str, BoundStage] = bind(codec, kafka.partitions, topology)
+        self.stages: dict[str, BoundStage] = bind(
+            codec, kafka.partitions, topology, {**FOLDS, **folds}
+        )
         self.invokers: list[MemoryInvoker] = []
         self.fenced = 0
         self.crashed = 0

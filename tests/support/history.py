@@ -31,8 +31,12 @@ def by_stage(driver: PipelineDriver, topic: str, *kinds: str) -> list[Seen]:
 
 
 def every_event_has_one_terminal_outcome(driver: PipelineDriver) -> None:
-    """Dropped, unmatched, or one end per binding that it was matched with."""
+    """Dropped, unmatched, quarantined, or one end per binding that it was matched with."""
     answers: dict[Position, Counter[str]] = defaultdict(Counter)
+    for seen in driver.records(DLQ, "record_quarantined"):
+        value = seen.value
+        position = Position(value["topic"], value["partition"], value["offset"])
+        answers[position][seen.kind] += 1
     for topic, kinds in (
         (LIFECYCLE, ("EventDeduplicated", "EventUnmatched")),
         (DISPATCHES, ("event_matched",)),
