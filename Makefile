@@ -11,7 +11,7 @@ PROBE := import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
 ONCE ?=
 ARGS ?=
 
-.PHONY: help setup run test check format generate bench chaos soak lock clean
+.PHONY: help setup run test check format generate bench chaos soak vectors lock clean
 
 help: ## Show this help.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
@@ -72,6 +72,9 @@ chaos: setup ## Only the tests that kill processes.
 
 soak: setup ## Hours of load and kills (ARGS= goes to pytest).
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+vectors: setup ## Write the golden logs' outputs anew: look at the difference, it is a change of behaviour.
+	$(BIN)/python -m tests.vectors.regenerate
 
 lock: setup ## Write both lock files anew: requirements.lock (needs uv) and the broker's jars.
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \

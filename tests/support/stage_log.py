@@ -76,6 +76,10 @@ class StageLog:
         self.steps.append(step)
         return decoded(step, self.stage.codec)
 
+    def outputs_of(self, step: Step) -> list[Out]:
+        """Return a step's outputs, decoded."""
+        return decoded(step, self.stage.codec)
+
     def tick(self, after_ms: int = 0) -> list[Out]:
         """Let time pass, and a tick say so."""
         self.now_ms += after_ms
