@@ -108,7 +108,8 @@ class ListIntake:
         self.committed.update(await self.sink.settle([0, 1, 2], 3.0))
         self.stopped = True
 
-    def release(self) -> None:
+    def release(self, size: int) -> None:
+        assert size >= 0
         self.released += 1
 
     def commit(self, offsets: Mapping[int, int]) -> None:
@@ -185,18 +186,27 @@ class Rig:
         home: int = 3,
         fence: int = 1,
         attempt: int = 1,
+        trigger: str = "on-issue",
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> FetchedIntent:
         """Return an intent at the partition's next offset."""
         if offset is None:
             offset = self._offsets.get(partition, 0)
         self._offsets[partition] = offset + 1
-        value = intent_value(handler, dispatch_id, home=home, fence=fence, attempt=attempt)
+        value = intent_value(
+            handler, dispatch_id, home=home, fence=fence, attempt=attempt, trigger=trigger
+        )
         return FetchedIntent(partition, offset, CODEC.encode("invoke", value), headers)
 
 
 def intent_value(
-    handler: str, dispatch_id: str, *, home: int = 3, fence: int = 1, attempt: int = 1
+    handler: str,
+    dispatch_id: str,
+    *,
+    home: int = 3,
+    fence: int = 1,
+    attempt: int = 1,
+    trigger: str = "on-issue",
 ) -> dict[str, Any]:
     """Return the fields of an `invoke` record."""
     return {
@@ -205,8 +215,8 @@ def intent_value(
         "attempt": attempt,
         "fence": fence,
         "home_partition": home,
-        "trigger_id": "on-issue",
-        "binding_key": "on-issue@v1",
+        "trigger_id": trigger,
+        "binding_key": f"{trigger}@v1",
         "handler": handler,
         "accepted_at_ms": 1_699_999_999_990,
         "replay_of_event_id": None,

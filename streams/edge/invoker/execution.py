@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from streams.core.wire import InvocationCompleted, Invoke
-from streams.edge.invoker.ledger import OffsetLedger
+from streams.edge.invoker.lane import Lane
 from streams.edge.invoker.outcome import Outcome
 from streams.handler_api import Context
 
@@ -24,23 +24,28 @@ class Execution:
     attempt: int
     fence: int
     home_partition: int
-    started_at_ms: int
-    """By the wall clock, for the record."""
-    started_s: float
-    """By the event loop's clock, for measuring."""
+    trigger_id: str
     headers: list[tuple[str, bytes]]
     """What the outcome's record carries on: `cause`, and the event's own."""
+    size: int
+    """Bytes of the intent, which count against the invoker's room."""
+    intent: Invoke | None
+    """Until it begins."""
+    begun: bool = False
+    """It has, or had, a slot."""
+    started_at_ms: int = 0
+    """By the wall clock, for the record."""
+    started_s: float = 0.0
+    """By the event loop's clock, for measuring."""
     task: asyncio.Task[None] | None = None
     """Runs an async handler."""
     ended: bool = False
     """Its outcome is decided; whatever the handler still does is of no account."""
     in_log: bool = False
     """Its outcome or its `running` record is acked: no other invoker needs the intent."""
-    interrupted: bool = False
-    """Its task was cancelled because the process stops."""
     has_room: bool = True
-    """It counts against the invoker's bound."""
-    places: list[tuple[OffsetLedger, int]] = field(default_factory=list)
+    """It counts against the invoker's room."""
+    places: list[tuple[Lane[Execution], int]] = field(default_factory=list)
     """Where its intent was fetched: once, or again after a rebalance."""
 
     @property
@@ -48,18 +53,11 @@ class Execution:
         """Return what makes it the same when its intent is fetched again."""
         return self.dispatch_id, self.fence
 
-    def fetched_at(self, ledger: OffsetLedger, offset: int) -> None:
-        """Note a place of its intent; it settles with the others, or at once."""
-        if self.in_log:
-            ledger.settled(offset)
-        else:
-            self.places.append((ledger, offset))
-
     def settle(self) -> None:
         """Note that its outcome or its `running` record is in the log."""
         self.in_log = True
-        for ledger, offset in self.places:
-            ledger.settled(offset)
+        for lane, offset in self.places:
+            lane.ledger.settled(offset)
         self.places.clear()
 
     def completed(self, outcome: Outcome, invoker_id: str, now_ms: int) -> InvocationCompleted:
@@ -74,7 +72,7 @@ class Execution:
             "error": outcome.error,
             "error_class": outcome.error_class,
             "retry_after_ms": outcome.retry_after_ms,
-            "started_at_ms": self.started_at_ms,
+            "started_at_ms": self.started_at_ms or now_ms,
             "completed_at_ms": now_ms,
         }
 

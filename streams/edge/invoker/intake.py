@@ -1,8 +1,10 @@
 """Where intents come from: the group's consumer on a thread of its own, and what it asks of a sink.
 
 librdkafka's poll blocks, so it has a thread; what one poll brought crosses to the event loop in one
-hop.  The thread takes no more than there is room for.  When there is none for a while, it pauses
-its partitions and goes on polling: a member that stops polling is put out of the group.
+hop.  The thread takes no more than there is room for: the handlers that may run at once, and four
+times as many intents that wait, so that one slow trigger does not hide the others behind it.  When
+there is no room for a while, it pauses its partitions and goes on polling: a member that stops
+polling is put out of the group.
 
 Who stops or loses a partition first lets the sink settle it, on the event loop, within half a
 session timeout; then the offsets that the sink names are committed, and only then is it given up.
@@ -35,6 +37,9 @@ _LOG = logging.getLogger("harn.invoker")
 _POLL_S = 0.2
 # Fullness shorter than this is waited out: pausing throws away what was fetched ahead.
 _FULL_S = 0.1
+# Intents that may wait for each that runs, and what all may hold.
+_AHEAD = 4
+_HELD_BYTES_MAX = 64_000_000
 # Bounds how long the event loop decodes and starts intents without looking up.
 _BATCH_MAX = 500
 _START_TIMEOUT_S = 30.0
@@ -55,7 +60,7 @@ class IntentSink(Protocol):
     """What takes the intents; every method is called on the event loop, in the order of events."""
 
     def take(self, intents: Sequence[FetchedIntent]) -> None:
-        """Take intents; `Intake.release` is called once for each of them when it needs no room."""
+        """Take intents; `Intake.release` is called once for each of them."""
         ...
 
     async def settle(self, partitions: Sequence[int], timeout_s: float) -> Mapping[int, int]:
@@ -86,8 +91,8 @@ class Intake(Protocol):
         """Settle and give up every partition; nothing is delivered afterwards."""
         ...
 
-    def release(self) -> None:
-        """Say that one delivered intent needs no room any more."""
+    def release(self, size: int) -> None:
+        """Say that one delivered intent, of `size` bytes, needs no room any more."""
         ...
 
     def commit(self, offsets: Mapping[int, int]) -> None:
@@ -98,7 +103,7 @@ class Intake(Protocol):
 class KafkaIntake:
     """The group's consumer.
 
-    Args:    settings: `invoker_max_outstanding` is the room.  topic, group: for tests.
+    Args:    settings: `invoker_max_outstanding` decides about the room.  topic, group: for tests.
     """
 
     def __init__(self, settings: Settings, *, topic: str = TOPIC, group: str = GROUP) -> None:
@@ -110,8 +115,8 @@ class KafkaIntake:
         self._consumer: Consumer | None = None
         self._owned: set[int] = set()
         self._paused = False
-        self._taken = 0  # written by the thread
-        self._released = 0  # written by the loop
+        self._taken = self._taken_bytes = 0  # written by the thread
+        self._released = self._released_bytes = 0  # written by the loop
         self._wanted: dict[int, int] = {}  # offsets to commit, asked for by the loop
         self._wanted_lock = threading.Lock()
         self._has_room = threading.Event()
@@ -168,9 +173,10 @@ class KafkaIntake:
         self._has_room.set()
         await asyncio.shield(self._stopped)
 
-    def release(self) -> None:
-        """Say that one delivered intent needs no room any more."""
+    def release(self, size: int) -> None:
+        """Say that one delivered intent, of `size` bytes, needs no room any more."""
         self._released += 1
+        self._released_bytes += size
         if not self._has_room.is_set():
             self._has_room.set()
 
@@ -221,7 +227,10 @@ class KafkaIntake:
             self._deliver([first, *more])
 
     def _room(self) -> int:
-        return self._settings.invoker_max_outstanding - (self._taken - self._released)
+        if self._taken_bytes - self._released_bytes >= _HELD_BYTES_MAX:
+            return 0
+        room = self._settings.invoker_max_outstanding * (1 + _AHEAD)
+        return room - (self._taken - self._released)
 
     def _wait_for_room(self, consumer: Consumer) -> None:
         """Return when there is room, or when stopping."""
@@ -255,6 +264,7 @@ class KafkaIntake:
                 intents.append(FetchedIntent(partition, offset, message.value() or b"", headers))
         if intents:
             self._taken += len(intents)
+            self._taken_bytes += sum(len(intent.value) for intent in intents)
             self._loop.call_soon_threadsafe(self._the_sink.take, intents)
 
     def _on_error(self, error: KafkaError) -> None:

@@ -1,15 +1,22 @@
 """The invoker: runs the handlers that dispatch asks for, and tells it how they ended.
 
-An intent is started when it arrives and its offset settles when its outcome is in the log; if the
-handler still runs after a second, or the partition moves to another member, a `running` record
-takes the outcome's place: dispatch then holds a lease, and the handler goes on here.  So a
-rebalance runs nothing twice, and a crash runs again what had no outcome yet.
+An intent's offset settles when its outcome is in the log.  If that takes more than a second, or
+the partition moves to another member, a `running` record takes the outcome's place: dispatch then
+holds a lease, and the handler goes on here.  So a rebalance runs nothing twice, and a crash runs
+again what had no outcome yet.
 
-Invariants: at most `invoker_max_outstanding` handlers run; intents of a partition start in the
-order of their offsets; every started invocation gets exactly one outcome record, apart from
-repeats of the same bytes; a handler cannot end this process, whatever it raises.
+| where an intent is | when its partition moves | when the process stops |
+|---|---|---|
+| waits, nothing after it has begun | dropped: the next owner fetches it | dropped |
+| waits, overtaken by a later one | leased, waits on here | `interrupted`: issued again |
+| its handler runs | leased, goes on here | goes on for `drain_ms`, then `interrupted` |
+| its outcome is not acked yet | waited for | waited for |
 
-Source: DESIGN "An invocation"; SEMANTICS 2.8.
+Invariants: at most `invoker_max_outstanding` handlers run; intents of one trigger start in the
+order of their offsets; every begun invocation gets exactly one outcome record, apart from repeats
+of the same bytes; a handler cannot end this process, whatever it raises.
+
+Source: DESIGN "An invocation", "Backpressure"; SEMANTICS 2.8.
 """
 
 from __future__ import annotations
@@ -21,23 +28,23 @@ import secrets
 import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from streams.codec import Codec, DecodeError
 from streams.core.wire import Invoke
-from streams.edge.invoker.execution import Execution, ExecutionKey, context_of
+from streams.edge.invoker.execution import Execution, ExecutionKey
 from streams.edge.invoker.intake import TOPIC, FetchedIntent, Intake, KafkaIntake
+from streams.edge.invoker.lane import Lane
 from streams.edge.invoker.lease_book import Word
 from streams.edge.invoker.leases import Leases
-from streams.edge.invoker.ledger import OffsetLedger
 from streams.edge.invoker.observer import InvokerObserver, Unobserved
 from streams.edge.invoker.offsets import OwnedOffsets
-from streams.edge.invoker.outcome import INTERRUPTED, Outcome, raised, returned, unresolved
+from streams.edge.invoker.outcome import INTERRUPTED, Outcome, unresolved
 from streams.edge.invoker.reporter import Appender, Reporter
-from streams.edge.invoker.threads import HandlerThreads
-from streams.handler_api import Context, Event, Handler, Retryable, Terminal
+from streams.edge.invoker.runner import HandlerRunner
+from streams.edge.invoker.slots import Slots
+from streams.handler_api import Handler
 from streams.settings import Settings
 
 __all__ = ["HandlerSource", "Invoker"]
@@ -45,7 +52,6 @@ __all__ = ["HandlerSource", "Invoker"]
 MAILBOX = "trigger.dispatches"
 
 _LOG = logging.getLogger("harn.invoker")
-_HANDLER_LOG = logging.getLogger("harn.handler")
 
 # Ended invocations whose intents may be fetched again after a rebalance whose commit failed.
 _RECENT_MAX = 10_000
@@ -99,17 +105,16 @@ class Invoker:
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.invoker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        slots_max = settings.invoker_max_outstanding
         self._intake = KafkaIntake(settings) if intake is None else intake
         self._reporter = Reporter(publisher, codec, self.invoker_id, self, mailbox)
-        self._threads: HandlerThreads[tuple[Execution, Outcome]] = HandlerThreads(
-            self._loop, settings.invoker_max_outstanding, self._on_thread_ended
-        )
+        self._runner = HandlerRunner(slots_max, settings.max_record_bytes // 3, self._end)
+        self._slots: Slots[Execution] = Slots(slots_max)
         self._leases = Leases(settings.lease_ms, self._reporter.say, self._observer.leases_late)
         self._offsets = OwnedOffsets(TOPIC, self._intake.commit)
-        self._result_bytes_max = settings.max_record_bytes // 3
         self._held: dict[ExecutionKey, Execution] = {}  # until the outcome is acked
+        self._unacked = 0
         self._recent: OrderedDict[ExecutionKey, None] = OrderedDict()
-        self._running = 0
         self._changed: asyncio.Future[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -130,26 +135,26 @@ class Invoker:
 
     # ------------------------------------------------------------------ intents
     def take(self, intents: Sequence[FetchedIntent]) -> None:
-        """Start what was fetched, unless it runs here or has run here."""
+        """Start what was fetched, or let it wait, unless it is or was here already."""
         if self._stopping is not None:
             return  # not noted, so not committed: the next owner starts them
         for fetched in intents:
-            ledger = self._offsets.received(fetched.partition, fetched.offset)
+            lane = self._offsets.received(fetched.partition, fetched.offset)
             intent = self._decode(fetched)
             if intent is None:
                 self._observer.unusable()
-                self._settle_unstarted(ledger, fetched.offset)
+                self._pass_over(lane, fetched)
                 continue
             key = intent["dispatch_id"], intent["fence"]
             held = self._held.get(key)
-            if held is not None:
-                held.fetched_at(ledger, fetched.offset)
-                self._intake.release()
-                self._offsets.commit_soon()
-            elif key in self._recent:
-                self._settle_unstarted(ledger, fetched.offset)
+            if held is not None and not held.in_log:
+                self._intake.release(len(fetched.value))
+                self._place(held, lane, fetched.offset)
+            elif held is not None or key in self._recent:
+                self._pass_over(lane, fetched)
+                self._lease(lane.begins(fetched.offset))
             else:
-                self._start(intent, fetched, ledger)
+                self._accept(intent, fetched, lane)
 
     def _decode(self, fetched: FetchedIntent) -> Invoke | None:
         """Return the intent; None, and a line in the log, for what is none."""
@@ -165,84 +170,94 @@ class Invoker:
         _LOG.error("invoker_unusable: %s/%d/%d: %s", TOPIC, *fetched[:2], reason)
         return None
 
-    def _settle_unstarted(self, ledger: OffsetLedger, offset: int) -> None:
-        ledger.settled(offset)
-        self._intake.release()
+    def _pass_over(self, lane: Lane[Execution], fetched: FetchedIntent) -> None:
+        lane.ledger.settled(fetched.offset)
+        self._intake.release(len(fetched.value))
         self._offsets.commit_soon()
 
-    def _start(self, intent: Invoke, fetched: FetchedIntent, ledger: OffsetLedger) -> None:
-        now_ms = self._clock()
+    def _accept(self, intent: Invoke, fetched: FetchedIntent, lane: Lane[Execution]) -> None:
         execution = Execution(
             dispatch_id=intent["dispatch_id"],
             attempt=intent["attempt"],
             fence=intent["fence"],
             home_partition=intent["home_partition"],
-            started_at_ms=now_ms,
-            started_s=self._loop.time(),
+            trigger_id=intent["trigger_id"],
             headers=_headers(fetched),
+            size=len(fetched.value),
+            intent=intent,
         )
-        execution.fetched_at(ledger, fetched.offset)
         self._held[execution.key] = execution
-        self._running += 1
-        self._observer.outstanding(self._running)
+        starts = self._slots.offer(execution.trigger_id, execution)
+        execution.begun = starts
+        self._place(execution, lane, fetched.offset)
+        if starts:
+            self._start(execution)
+
+    def _place(self, execution: Execution, lane: Lane[Execution], offset: int) -> None:
+        """Note where an intent was fetched."""
+        execution.places.append((lane, offset))
+        if execution.begun or execution.ended:
+            self._lease(lane.begins(offset))
+        else:
+            lane.waits(offset, execution)
+
+    def _lease(self, overtaken: Iterable[Execution]) -> None:
+        """Let intents that were overtaken wait under a lease: no other member will fetch them."""
+        for execution in overtaken:
+            self._leases.started(execution)
+
+    # ------------------------------------------------------------------ executions
+    def _start(self, execution: Execution) -> None:
+        intent, execution.intent = execution.intent, None
+        assert intent is not None, "an execution begins once"
+        now_ms = self._clock()
+        execution.started_at_ms, execution.started_s = now_ms, self._loop.time()
+        self._observer.outstanding(self._slots.running)
         handler = self._handlers.resolve(intent["handler"])
         if handler is None:
             self._end(execution, unresolved(intent["handler"]))
             return
         self._observer.started(max(0, now_ms - intent["accepted_at_ms"]))
         self._leases.started(execution)
-        event, context = Event(intent["event"]), context_of(intent)
-        if handler.is_async:
-            running = self._run(execution, handler, event, context)
-            execution.task = self._loop.create_task(running)
-        else:
-            self._threads.submit(
-                partial(_run_on_thread, execution, handler, event, context, self._result_bytes_max)
-            )
+        self._runner.start(execution, handler, intent)
 
-    # ------------------------------------------------------------------ executions
-    async def _run(
-        self, execution: Execution, handler: Handler, event: Event, context: Context
-    ) -> None:
-        """Run an async handler to its outcome."""
-        try:
-            outcome = returned(await handler(event, context), self._result_bytes_max)
-        except GeneratorExit:
-            raise  # the loop is gone, and with it everybody who could be told
-        except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
-            task = execution.task
-            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                outcome = INTERRUPTED
-            else:
-                outcome = _failure(context, error)
-        self._end(execution, outcome)
-
-    def _on_thread_ended(self, ended: tuple[Execution, Outcome]) -> None:
-        self._end(*ended)
+    def _start_waiting(self) -> None:
+        while (execution := self._slots.next()) is not None:
+            execution.begun = True
+            for lane, offset in execution.places:
+                self._lease(lane.begins(offset))
+            self._start(execution)
 
     def _end(self, execution: Execution, outcome: Outcome) -> None:
         """Report an outcome; only the first of an execution counts."""
         if execution.ended:
             return
         execution.ended = True
-        self._running -= 1
         self._leases.ended(execution)
-        self._observer.finished(outcome.outcome, self._loop.time() - execution.started_s)
-        self._observer.outstanding(self._running)
-        if len(self._held) - self._running <= _UNACKED_MAX:
+        seconds = self._loop.time() - execution.started_s if execution.begun else 0.0
+        self._observer.finished(outcome.outcome, seconds)
+        if execution.begun:
+            self._slots.ended(execution.trigger_id)
+            self._observer.outstanding(self._slots.running)
+        self._unacked += 1
+        if self._unacked <= _UNACKED_MAX:
             self._release(execution)
         self._reporter.report(execution, outcome, self._clock())
         self._notify()
+        if self._slots.waiting:
+            # From the loop, not from here: what starts may end at once, and so on.
+            self._loop.call_soon(self._start_waiting)
 
     def _release(self, execution: Execution) -> None:
         if execution.has_room:
             execution.has_room = False
-            self._intake.release()
+            self._intake.release(execution.size)
 
     # ------------------------------------------------------------------ what is in the log
     def outcome_in_log(self, execution: Execution) -> None:
         """Forget an invocation that dispatch knows the end of."""
         del self._held[execution.key]
+        self._unacked -= 1
         self._recent[execution.key] = None
         if len(self._recent) > _RECENT_MAX:
             self._recent.popitem(last=False)
@@ -263,38 +278,56 @@ class Invoker:
         """Say it again soon."""
         self._leases.word_lost()
 
-    # ------------------------------------------------------------------ offsets and partitions
+    # ------------------------------------------------------------------ partitions that move
     def commit_failed(self, partitions: Sequence[int]) -> None:
         """Commit again, as long as the partitions are ours."""
         self._offsets.commit_failed(partitions)
 
     async def settle(self, partitions: Sequence[int], timeout_s: float) -> Mapping[int, int]:
-        """Put a word for everything that runs of these partitions into the log.
+        """Put a word for all that is here of these partitions into the log, or drop it.
 
-        Returns: where the next owner begins, by partition: after all that was started here, unless
+        Returns: where the next owner begins, by partition: after all that was begun here, unless
                  the broker did not ack in time.
         """
-        ledgers = self._offsets.give_up(partitions)
-        ours = list(ledgers.values())
-        running = [
-            execution
-            for execution in self._held.values()
-            if not execution.ended and any(ledger in ours for ledger, _ in execution.places)
-        ]
-        self._leases.announce(running)
-        await self._wait_until(lambda: not any(each.unsettled for each in ours), timeout_s)
-        left = sum(each.unsettled for each in ours)
-        if left:
-            _LOG.warning("invoker_unsettled: %d intents of %s may run twice", left, partitions)
+        lanes = self._offsets.give_up(partitions)
+        ours = list(lanes.values())
+        self._drop(ours, [each for lane in ours for each in lane.give_up()])
+        self._leases.announce(each for each in self._of(ours) if not each.ended)
+        if not await self._wait_until(lambda: all(lane.settled for lane in ours), timeout_s):
+            count = len(self._of(ours))
+            _LOG.warning("invoker_unsettled: %d intents of %s may run twice", count, partitions)
         return {
-            partition: ledger.next_offset
-            for partition, ledger in ledgers.items()
-            if ledger.next_offset is not None
+            partition: lane.ledger.next_offset
+            for partition, lane in lanes.items()
+            if lane.ledger.next_offset is not None
         }
 
     def lose(self, partitions: Sequence[int]) -> None:
         """Forget offsets that can no longer be committed; handlers go on, fences decide."""
-        self._offsets.give_up(partitions)
+        lanes = list(self._offsets.give_up(partitions).values())
+        waiting = (each for each in self._of(lanes) if not each.begun and not each.ended)
+        self._drop(lanes, waiting)
+
+    def _of(self, lanes: Collection[Lane[Execution]]) -> list[Execution]:
+        """Return the executions that have not settled in these lanes."""
+        return [
+            execution
+            for execution in self._held.values()
+            if any(lane in lanes for lane, _ in execution.places)
+        ]
+
+    def _drop(self, lanes: Collection[Lane[Execution]], waiting: Iterable[Execution]) -> None:
+        """Forget what waits, as if it had not been fetched in these lanes."""
+        dropped: set[Execution] = set()
+        for execution in waiting:
+            execution.places = [place for place in execution.places if place[0] not in lanes]
+            if not execution.places:
+                dropped.add(execution)
+        self._slots.withdraw(dropped)
+        for execution in dropped:
+            del self._held[execution.key]
+            self._leases.ended(execution)
+            self._release(execution)
 
     def fail(self, error: BaseException) -> None:
         """End the role."""
@@ -307,11 +340,18 @@ class Invoker:
         # First of all another member gets the partitions; ours go on under their leases.
         leaving = self._loop.create_task(self._intake.stop())
         await asyncio.wait([leaving], timeout=_LEAVE_WAIT_S)
-        await self._wait_until(lambda: self._running == 0, deadline_s - self._loop.time())
-        self._interrupt(cancel=True)
+        waiting = {each for each in self._unended() if not each.begun}
+        self._slots.withdraw(waiting)
+        for execution in waiting:
+            self._end(execution, INTERRUPTED)
+        await self._wait_until(lambda: not self._slots.running, deadline_s - self._loop.time())
+        for execution in self._unended():
+            if execution.task is not None:
+                execution.task.cancel()
         await self._wait_until(self._no_task_runs, _CANCEL_GRACE_S)
-        self._interrupt(cancel=False)
-        self._threads.stop()
+        for execution in self._unended():
+            self._end(execution, INTERRUPTED)
+        self._runner.stop()
         if not await self._wait_until(lambda: not self._held, _ACK_WAIT_S):
             _LOG.warning("invoker_unacked: %d outcomes", len(self._held))
         self._reporter.close()
@@ -319,16 +359,11 @@ class Invoker:
         self._offsets.close()
         _LOG.info("invoker_stopped: %s", self.invoker_id)
 
-    def _interrupt(self, *, cancel: bool) -> None:
-        """Cancel what has not ended and can be cancelled, or report it interrupted."""
-        for execution in [each for each in self._held.values() if not each.ended]:
-            if not cancel:
-                self._end(execution, INTERRUPTED)
-            elif execution.task is not None:
-                execution.task.cancel()
+    def _unended(self) -> list[Execution]:
+        return [each for each in self._held.values() if not each.ended]
 
     def _no_task_runs(self) -> bool:
-        return all(each.ended or each.task is None for each in self._held.values())
+        return all(each.task is None for each in self._unended())
 
     async def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
         """Return True as soon as `holds`, False when it does not within `timeout_s`."""
@@ -346,32 +381,6 @@ class Invoker:
         if self._changed is not None:
             self._changed.set_result(None)
             self._changed = None
-
-
-def _run_on_thread(
-    execution: Execution, handler: Handler, event: Event, context: Context, bytes_max: int
-) -> tuple[Execution, Outcome]:
-    """Run a plain function to its outcome, unless the process has stopped before its turn came."""
-    if execution.ended:
-        return execution, INTERRUPTED
-    try:
-        return execution, returned(handler(event, context), bytes_max)
-    except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
-        return execution, _failure(context, error)
-
-
-def _failure(context: Context, error: BaseException) -> Outcome:
-    """Return the outcome of a handler that raised, and tell its author where."""
-    outcome = raised(error)
-    expected = isinstance(error, Terminal | Retryable)
-    _HANDLER_LOG.warning(
-        "handler_failed: %s of %s: %s",
-        context.attempt_id,
-        context.binding_key,
-        outcome.error,
-        exc_info=None if expected else error,
-    )
-    return outcome
 
 
 def _headers(fetched: FetchedIntent) -> list[tuple[str, bytes]]:

@@ -30,9 +30,9 @@ class OffsetLedger:
         return self._next_offset
 
     @property
-    def unsettled(self) -> int:
-        """Return how many received offsets have not settled."""
-        return len(self._open) - len(self._settled)
+    def first_open(self) -> int | None:
+        """Return the first received offset that has not settled; None when all have."""
+        return self._open[0] if self._open else None
 
     def received(self, offset: int) -> None:
         """Note an offset; they come in growing order, not always without gaps.

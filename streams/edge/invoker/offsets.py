@@ -1,4 +1,4 @@
-"""The offsets of the partitions that are owned now, committed in batches.
+"""The partitions that are owned now, and their offsets, committed in batches.
 
 Commits are asynchronous and a fifth of a second apart: a late one costs repeated intents after a
 crash, which are recognised by their dispatch; an eager one costs a request each.
@@ -10,7 +10,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 
-from streams.edge.invoker.ledger import OffsetLedger
+from streams.edge.invoker.execution import Execution
+from streams.edge.invoker.lane import Lane
 
 __all__ = ["OwnedOffsets"]
 
@@ -20,7 +21,7 @@ _COMMIT_EVERY_S = 0.2
 
 
 class OwnedOffsets:
-    """One ledger for each owned partition.
+    """One lane for each owned partition.
 
     Args:    commit: called on the event loop with next offsets by partition, must not wait.
     """
@@ -30,28 +31,28 @@ class OwnedOffsets:
         self._commit_offsets = commit
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._ledgers: dict[int, OffsetLedger] = {}
+        self._lanes: dict[int, Lane[Execution]] = {}
 
-    def received(self, partition: int, offset: int) -> OffsetLedger:
-        """Note a fetched offset; return the ledger in which it has to settle."""
-        ledger = self._ledgers.get(partition)
-        if ledger is None:
-            ledger = self._ledgers[partition] = OffsetLedger()
+    def received(self, partition: int, offset: int) -> Lane[Execution]:
+        """Note a fetched offset; return the lane in which it has to settle."""
+        lane = self._lanes.get(partition)
+        if lane is None:
+            lane = self._lanes[partition] = Lane()
         try:
-            ledger.received(offset)
+            lane.ledger.received(offset)
         except ValueError as error:
             # The log was cut, or made anew: what is fetched now counts.
             _LOG.warning("invoker_went_back: %s/%d: %s", self._topic, partition, error)
-            ledger = self._ledgers[partition] = OffsetLedger()
-            ledger.received(offset)
-        return ledger
+            lane = self._lanes[partition] = Lane()
+            lane.ledger.received(offset)
+        return lane
 
-    def give_up(self, partitions: Iterable[int]) -> dict[int, OffsetLedger]:
-        """Stop committing these; return their ledgers, which may go on settling."""
+    def give_up(self, partitions: Iterable[int]) -> dict[int, Lane[Execution]]:
+        """Stop committing these; return their lanes, which may go on settling."""
         return {
-            partition: ledger
+            partition: lane
             for partition in partitions
-            if (ledger := self._ledgers.pop(partition, None)) is not None
+            if (lane := self._lanes.pop(partition, None)) is not None
         }
 
     def commit_soon(self) -> None:
@@ -62,9 +63,9 @@ class OwnedOffsets:
     def commit_failed(self, partitions: Iterable[int]) -> None:
         """Commit again, as long as the partitions are owned."""
         for partition in partitions:
-            ledger = self._ledgers.get(partition)
-            if ledger is not None:
-                ledger.commit_failed()
+            lane = self._lanes.get(partition)
+            if lane is not None:
+                lane.ledger.commit_failed()
         self.commit_soon()
 
     def close(self) -> None:
@@ -76,8 +77,8 @@ class OwnedOffsets:
         self._timer = None
         offsets = {
             partition: offset
-            for partition, ledger in self._ledgers.items()
-            if (offset := ledger.take_commit()) is not None
+            for partition, lane in self._lanes.items()
+            if (offset := lane.ledger.take_commit()) is not None
         }
         if offsets:
             self._commit_offsets(offsets)

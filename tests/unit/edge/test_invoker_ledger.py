@@ -12,7 +12,7 @@ def test_nothing_is_committed_before_anything_settles() -> None:
     ledger.received(7)
     assert ledger.take_commit() is None
     assert ledger.next_offset is None
-    assert ledger.unsettled == 1
+    assert ledger.first_open == 7
 
 
 def test_an_offset_waits_for_those_before_it() -> None:
@@ -24,7 +24,7 @@ def test_an_offset_waits_for_those_before_it() -> None:
     assert ledger.take_commit() is None
     ledger.settled(7)
     assert ledger.take_commit() == 10
-    assert ledger.unsettled == 0
+    assert ledger.first_open is None
 
 
 def test_gaps_left_by_transaction_markers_hold_nothing_up() -> None:
@@ -89,4 +89,5 @@ def test_the_ledger_equals_its_definition(data: st.DataObject) -> None:
             ledger.received(offset)
             slow.received.append(offset)
         assert ledger.next_offset == slow.next_offset
-        assert ledger.unsettled == len(slow.received) - len(slow.settled)
+        unsettled = [each for each in slow.received if each not in slow.settled]
+        assert ledger.first_open == min(unsettled, default=None)
