@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -114,7 +115,4 @@ def rate_of(entries: Iterable[Entry]) -> float:
 def longest_silence_s(entries: Iterable[Entry], partition: int) -> float:
     """The longest time between two transactions of a partition, s."""
     times = sorted(entry.at_ms for entry in entries if entry.partition == partition)
-    return (
-        max((after - before for before, after in zip(times, times[1:], strict=False)), default=0)
-        / 1e3
-    )
+    return max((after - before for before, after in pairwise(times)), default=0) / 1e3

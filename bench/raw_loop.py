@@ -1,9 +1,11 @@
 """The yardstick: a plain confluent-kafka loop that does the same work as the benchmark's stage.
 
 It consumes, decodes with the same codec, counts, encodes, and writes the same outputs with the same
-headers, the same rows, a journal entry and the offsets, in transactions of up to 1,000 records of one
-partition, one producer a partition, each committed in a thread.  It keeps no memory worth the name:
-nothing is loaded, checked, chained or fenced by generation.  `python -m bench.raw_loop NAME MAILBOX COUNT`.
+headers, the same rows, a journal entry and the offsets, in transactions of up to 1,000 records of
+one partition, one producer a partition, each committed in a thread.  It keeps no memory worth the
+name: nothing is loaded, checked, chained or fenced by generation.
+
+`python -m bench.raw_loop NAME MAILBOX COUNT`.
 """
 
 from __future__ import annotations

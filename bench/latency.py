@@ -1,0 +1,89 @@
+"""Milliseconds from sending an event over HTTP to the start of its handler, at several rates.
+
+The handler reports when it started, on the clock that all processes of the machine share; the
+report comes back as its result, through the outbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import aiohttp
+
+from bench.lab import Lab
+from bench.load import Pace
+from bench.orders import bench_codec
+from bench.row import Row, at_most, percentile
+from bench.serving import Outbox, Serving, event_json, serving, wait_until_it_works
+from streams.codec import Codec
+
+_RATES = (50, 100, 200)
+_SECONDS = 12
+_WARM_UP_S = 2
+_TIMEOUT_S = 60.0
+
+
+def measure(lab: Lab) -> list[Row]:
+    """Rounds of every rate in turn, on one process with all roles."""
+    codec = bench_codec()
+    p50: dict[int, list[float]] = {rate: [] for rate in _RATES}
+    p99: dict[int, list[float]] = {rate: [] for rate in _RATES}
+    transactions: dict[int, list[float]] = {rate: [] for rate in _RATES}
+    with serving(lab) as place:
+        wait_until_it_works(place, codec)
+        for number in range(lab.rounds):
+            for rate in _RATES:
+                times_ms, per_second = _round(lab, place, codec, rate, f"{rate}-{number}")
+                p50[rate].append(percentile(times_ms, 0.50))
+                p99[rate].append(percentile(times_ms, 0.99))
+                transactions[rate].append(per_second)
+    rows: list[Row] = []
+    for rate in _RATES:
+        targets = (at_most(25), at_most(100)) if rate == _RATES[0] else (None, None)
+        rows += [
+            Row(f"http_to_handler_p50_at_{rate}", "ms", p50[rate], targets[0]),
+            Row(f"http_to_handler_p99_at_{rate}", "ms", p99[rate], targets[1]),
+            Row(f"transactions_at_{rate}", "per s", transactions[rate]),
+        ]
+    return rows
+
+
+def _round(
+    lab: Lab, place: Serving, codec: Codec, rate: int, name: str
+) -> tuple[list[float], float]:
+    """Times of one round without its first seconds, ms; and transactions per second."""
+    outbox = Outbox(place.settings, codec)
+    count = lab.scaled(rate * _SECONDS)
+    began_s, began = time.monotonic(), place.transactions()
+    sent_ns = asyncio.run(_send(place.events_url, rate, count, name))
+    per_second = (place.transactions() - began) / (time.monotonic() - began_s)
+    outbox.read_until(count, _TIMEOUT_S)
+    outbox.close()
+    warm = {event_id for event_id, _ in list(sent_ns.items())[: min(rate * _WARM_UP_S, count // 2)]}
+    times_ms = [
+        (outbox.started_ns[event_id] - at_ns) / 1e6
+        for event_id, at_ns in sent_ns.items()
+        if event_id not in warm
+    ]
+    return times_ms, per_second
+
+
+async def _send(url: str, rate: int, count: int, name: str) -> dict[str, int]:
+    """Send events at a rate, none waiting for another's answer; when each was sent, ns."""
+    pace = Pace(rate)
+    sent_ns: dict[str, int] = {}
+    headers = {"Content-Type": "application/json"}
+    async with aiohttp.ClientSession(headers=headers) as session, asyncio.TaskGroup() as group:
+        for number in range(count):
+            await asyncio.sleep(pace.wait_s)
+            event_id = f"latency-{name}-{number}"
+            sent_ns[event_id] = time.monotonic_ns()
+            group.create_task(_post(session, url, event_json(event_id)))
+    return sent_ns
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
+    async with session.post(url, data=body) as answer:
+        answer.raise_for_status()
+        await answer.read()
