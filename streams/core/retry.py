@@ -25,8 +25,8 @@ _EXPONENT_MAX = 63
 def delay_ms(policy: RetryPolicy, failed_attempt: int, /) -> int | None:
     """Delay between a failed attempt and the next one.
 
-    Args:    policy: the binding's policy.  failed_attempt: number of the attempt that failed, from
-             1. Returns: milliseconds, 0 for at once; None when the attempts are used up.
+    Args:    policy: the binding's policy.  failed_attempt: number of the one that failed, from 1.
+    Returns: milliseconds, 0 for at once; None when the attempts are used up.
     """
     if failed_attempt >= policy["max_attempts"]:
         return None

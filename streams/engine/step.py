@@ -322,10 +322,10 @@ def fold_batch(
 ) -> Step:
     """Fold fetched records of one partition.
 
-    Args:    raws: records in offset order, the first at or after the memory's next offset; at least
-             one.
-             skips: offsets that an operator told the stage to pass over. timer_skips: keys of rows
-             whose timers an operator told the stage to pass over; they are removed when due.
+    Args:    raws: records in offset order, the first at or after the memory's next offset; one at
+             least.  skips: offsets that an operator told the stage to pass over.
+             timer_skips: keys of rows whose timers an operator told the stage to pass over; the
+             rows are removed when they are due.
     Returns: the step; `step.records` says how many of `raws` it covers (a full batch is cut early).
     Raises:  FoldFailed when the fold raises; the memory must then be dropped.
     Source:  DESIGN "The stage runtime".

@@ -10,7 +10,7 @@ from tests.support.stage_log import StageLog, reloaded
 from tests.support.toy import command, toy_stage
 
 KEYS = st.sampled_from(["t:a", "t:b", "t:c", "l:a", "l:b", "p:a", "p:b"])
-TEXTS = st.sampled_from(["x", "again:0", "again:3", "again:7"])
+TEXTS = st.sampled_from(["x", "again:1", "again:3", "again:7"])
 COMMANDS = st.one_of(
     st.builds(
         lambda key, due, text: command(
