@@ -19,7 +19,7 @@ _RECORDS = 800
 _WARM_UP = 100
 _PER_SECOND = 100
 _TIMEOUT_S = 30.0
-_HEADERS = [("kind", b"order")]
+_HEADERS: list[tuple[str, str | bytes | None]] = [("kind", b"order")]
 
 
 def measure(lab: Lab) -> list[Row]:

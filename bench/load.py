@@ -13,7 +13,7 @@ from streams.codec import Codec
 from streams.kafka import make_producer
 from streams.settings import Settings
 
-_HEADERS = [("kind", b"order")]
+_HEADERS: list[tuple[str, str | bytes | None]] = [("kind", b"order")]
 
 
 class Pace:

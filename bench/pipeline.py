@@ -53,7 +53,7 @@ def _events_per_second(lab: Lab, place: Serving, codec: Codec) -> float:
     producer = make_producer(lab.settings, linger_ms=5, queue_buffering_max_messages=2 * count)
     began_s = time.monotonic()
     for number, (key, value, headers) in enumerate(envelopes):
-        producer.produce(ENVELOPES, value, key, headers=headers)
+        producer.produce(ENVELOPES, value, key, headers=[*headers])
         if number % 1_000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0, "the events could not be appended"

@@ -46,7 +46,7 @@ def fill(lab: Lab, mailbox: str, codec: Codec, count: int) -> None:
     for key, value, headers in orders(codec, count):
         while True:
             try:
-                producer.produce(mailbox, value, key, headers=headers)
+                producer.produce(mailbox, value, key, headers=[*headers])
             except BufferError:
                 producer.poll(0.1)
             else:

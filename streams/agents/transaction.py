@@ -139,7 +139,7 @@ class PartitionProducer:
         value: bytes | None,
         key: bytes,
         partition: int,
-        headers: list[tuple[str, bytes]] | None = None,
+        headers: Any = None,  # the client's type for them is an invariant list of a wider pair
     ) -> None:
         try:
             self._producer.produce(topic, value, key, partition, headers=headers)

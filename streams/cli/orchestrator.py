@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,7 +75,8 @@ def serve(
         )
     roles = parse_roles(role)
     path = _manifest_path(manifest, roles)
-    settings = Settings.from_env(**({} if state_dir is None else {"state_dir": state_dir}))
+    overrides: dict[str, Any] = {} if state_dir is None else {"state_dir": state_dir}
+    settings = Settings.from_env(**overrides)
     logs.configure(settings.log_level, settings.log_format)
     if path is not None:
         Handlers.load(load_manifest(path))

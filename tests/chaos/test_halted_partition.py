@@ -1,4 +1,4 @@
-"""A fold that raises stops its own partition only; an operator gets it going; the auditor agrees."""
+"""A fold that raises stops its own partition only; an operator gets it going; audit agrees."""
 
 from __future__ import annotations
 
@@ -117,9 +117,8 @@ def _events_elsewhere(settings: Settings, halted: Position, events: list[str]) -
 
     def matched() -> dict[str, int]:
         entries = read(settings, "trigger.dispatches", {"event_matched"})
-        return {entry.value["event"]["id"]: entry.partition for entry in entries}
+        homes = {entry.value["event"]["id"]: entry.partition for entry in entries}
+        return homes if set(events) <= set(homes) else {}
 
-    homes = wait_until(
-        "all are matched", lambda: found if set(events) <= set(found := matched()) else None, 60
-    )
+    homes = wait_until("all are matched", matched, 60)
     return {found for found in events if homes[found] != halted.partition}

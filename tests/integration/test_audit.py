@@ -91,7 +91,10 @@ def test_what_stages_write_in_transactions_is_verified_also_from_a_checkpoint(
     assert whole.word == "verified"
     assert whole.records >= 2_000 + 1_000  # all events, and each new one once more in `passed`
 
-    cut = [TopicPartition(*place, position.next_offset) for place, position in heads.items()]
+    cut = [
+        TopicPartition(topic, partition, position.next_offset)
+        for (topic, partition), position in heads.items()
+    ]
     delete_records(settings, *cut)
     rest = audit(settings, recording)
     assert [str(each) for each in rest.divergences] == []

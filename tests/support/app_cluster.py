@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from streams.codec import Codec
 from streams.core.inbox import mailbox_key
+from streams.core.wire import TriggerEvent
 from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import load_manifest
 from streams.edge.publisher import Publisher
@@ -116,7 +117,7 @@ async def emit(
             ack = publisher.append_soon(
                 ENVELOPES,
                 kind="event_ingested",
-                key=mailbox_key(found).encode(),
+                key=mailbox_key(cast(TriggerEvent, found)).encode(),
                 value=envelope(found),
             )
             acks.append(ack)

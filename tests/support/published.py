@@ -57,7 +57,7 @@ def publish(settings: Settings, recording: Recording) -> None:
                     record.key,
                     partition=partition,
                     timestamp=record.timestamp,
-                    headers=record.headers,
+                    headers=[*record.headers],
                 )
                 producer.poll(0)
     assert producer.flush(60) == 0

@@ -1,4 +1,4 @@
-"""A pipeline's life by a seed: events, repeats, revisions, handlers that fail or take long, chaos."""
+"""A pipeline's life by a seed: events, repeats, revisions, failing and slow handlers, chaos."""
 
 from __future__ import annotations
 
