@@ -1,4 +1,4 @@
-"""A process that runs the benchmark's stage.  `python -m bench.member NAME [--mailbox M] [--timers]`
+"""A process that runs the benchmark's stage: `python -m bench.member NAME [--timers]`.
 
 It is a member like any other, on the real runtime; settings come from the environment.  It ends on
 SIGTERM, and non-zero when the stage crashes.
