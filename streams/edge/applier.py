@@ -111,7 +111,7 @@ def apply_manifest(
              missing; BrokerError when nothing answers in time, with the request left in the log.
     """
     codec = codec or codec_of(settings)
-    view = read_registry(settings, codec)
+    view = view or read_registry(settings, codec)
     request = _request(manifest, view.revision, policy)
     value = _encoded(request, codec, manifest)
     position = asyncio.run(_append(settings, request["namespace"].encode(), value))

@@ -11,6 +11,7 @@ import errno
 import logging
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from streams.errors import ConfigError
 
@@ -50,7 +51,8 @@ class Listener:
         self._silence_s = silence_s
         self._silent: set[web.RequestHandler] = set()
         self._listening: asyncio.Server | None = None
-        app.on_response_prepare.append(self._on_response)
+        app.middlewares.insert(0, self._on_request)
+        app.on_response_prepare.append(_sign)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -102,9 +104,14 @@ class Listener:
             self._silent.discard(connection)
             connection.force_close()
 
-    async def _on_response(self, request: web.Request, response: web.StreamResponse) -> None:
+    @web.middleware
+    async def _on_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._silent.discard(request.protocol)
-        response.headers["Server"] = "harn"  # versions are nobody's business
+        return await handler(request)
+
+
+async def _sign(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = "harn"  # versions are nobody's business
 
 
 class _Refusal(asyncio.Protocol):

@@ -288,6 +288,30 @@ async def test_a_connection_beyond_the_bound_is_closed(
     await service.stop()
 
 
+async def test_a_request_that_takes_long_is_not_silence() -> None:
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.Request) -> web.Response:
+        asked.set()
+        await answer.wait()
+        return web.Response(text="at last")
+
+    app = web.Application()
+    app.add_routes([web.get("/slow", slow)])
+    listener = Listener(app, "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=0.05)
+    await listener.start()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client:
+        asking = asyncio.create_task(client.get("/slow"))
+        await asked.wait()
+        # Opened later and closed for its silence: the slow one's time is over as well.
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        assert await reader.read() == b""
+        writer.close()
+        answer.set()
+        assert (await asking).text == "at last"
+    await listener.stop()
+
+
 async def test_a_connection_that_never_asks_is_closed_and_one_that_has_asked_may_rest() -> None:
     listener = Listener(
         web.Application(), "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=0.05
