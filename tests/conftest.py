@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,18 @@ settings.register_profile(
     "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Modules that a manifest of one test exports, and their folder, do not reach the next one."""
+    search_path = list(sys.path)
+    yield
+    sys.path[:] = search_path
+    place = str(tmp_path_factory.getbasetemp())
+    for name, module in list(sys.modules.items()):
+        if str(vars(module).get("__file__")).startswith(place):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

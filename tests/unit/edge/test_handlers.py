@@ -1,6 +1,4 @@
 import asyncio
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -19,16 +17,6 @@ CONTEXT = Context(
     event_id="e",
 )
 EVENT = Event({"id": "e", "provider": "github", "kind": "push"})
-
-
-@pytest.fixture(autouse=True)
-def modules_are_forgotten() -> Iterator[None]:
-    """A test's modules and search path do not reach the next one."""
-    modules, path = set(sys.modules), list(sys.path)
-    yield
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
-    sys.path[:] = path
 
 
 def write(folder: Path, handlers: list[str], exports: str = "", **files: str) -> Path:
