@@ -23,14 +23,18 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Records of one partition, in offset order, fetched under one group generation."""
+    """Records of one partition, in offset order, fetched under one group generation.
 
-    __slots__ = ("generation", "owned", "records", "tp")
+    `seek` is the number of the seek that they were fetched after.
+    """
 
-    def __init__(self, tp: TP, generation: int, records: list[Any]) -> None:
+    __slots__ = ("generation", "owned", "records", "seek", "tp")
+
+    def __init__(self, tp: TP, generation: int, records: list[Any], seek: int) -> None:
         self.tp = tp
         self.generation = generation
         self.records = records
+        self.seek = seek
         self.owned: Owned | None = None
 
 
@@ -73,7 +77,7 @@ class BatchQueue(ThrowableQueue):
             event = type(event)(
                 event.app,
                 event.key,
-                Batch(batch.tp, batch.generation, taken),
+                Batch(batch.tp, batch.generation, taken, batch.seek),
                 event.headers,
                 event.message,
             )
@@ -82,8 +86,8 @@ class BatchQueue(ThrowableQueue):
             taken = records
             while waiting:
                 following: Batch = waiting[0].value
-                same_generation = following.generation == batch.generation
-                if not same_generation or len(taken) + len(following.records) > want:
+                follows = (following.generation, following.seek) == (batch.generation, batch.seek)
+                if not follows or len(taken) + len(following.records) > want:
                     break
                 waiting.popleft()
                 taken = taken + following.records

@@ -173,6 +173,7 @@ class LiveStage:
             entry is None
             or entry.memory is None
             or batch.generation != self._generation
+            or not self.app.consumer.is_current(batch)
             or entry.halted_at
         ):
             raise Skip

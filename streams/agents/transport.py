@@ -2,7 +2,11 @@
 
 Faust keeps group membership, assignment and flow; fetched records of the stage's mailbox bypass
 its per-record path. `perform_seek` is where a partition is taken: Faust calls it in its recovery
-task, after a rebalance and before flow resumes.
+task, after a rebalance.  Flow goes on meanwhile, so that lists are fetched, and dropped, from
+wherever the client happens to stand; only what was fetched after the seek counts.
+
+Invariant: the lists that are handed on under one seek of a partition follow one another without a
+gap; whoever drops one of them seeks again.
 
 Private attributes of aiokafka are used here and nowhere else; the dependency is pinned, tests
 cover each.
@@ -15,8 +19,8 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
@@ -37,8 +41,42 @@ _NOTHING_POLL_S = 0.2
 _BUFFERED_TIMEOUT_S = 0.02
 
 
+class _Fetched(NamedTuple):
+    """Records of one partition in offset order, and which seek they were fetched after."""
+
+    seek: int
+    records: list[Any]
+
+
+class _NoReadOffsets(MutableMapping[TP, "int | None"]):
+    """Faust's notes of how far it has read, kept empty.
+
+    It notes an offset once a list is handed on, also when a seek went back meanwhile, and would
+    then drop what is fetched again.
+    """
+
+    def __getitem__(self, tp: TP) -> int | None:
+        return None
+
+    def __setitem__(self, tp: TP, offset: int | None) -> None:
+        return None
+
+    def __delitem__(self, tp: TP) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[TP]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
 class StageConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread that runs aiokafka."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._seeks: dict[TP, int] = {}
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer: Any = super()._create_worker_consumer(transport)
@@ -56,6 +94,19 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         if consumer is not None and consumer._coordinator is not None:
             consumer._coordinator._group_instance_id = None
         await super().on_thread_stop()
+
+    async def _fetch_records(self, *args: Any, **kwargs: Any) -> dict[Any, _Fetched]:
+        """Fetch, and note which seek each list comes after: nothing runs in between."""
+        found = await super()._fetch_records(*args, **kwargs)
+        return {tp: _Fetched(self._seeks.get(tp, 0), records) for tp, records in found.items()}
+
+    async def seek_numbered(self, seeks: Mapping[TP, int], offsets: Mapping[TP, int]) -> None:
+        """Seek; what is fetched from now on bears the numbers in `seeks`."""
+        await self.call_thread(self._seek_numbered, seeks, offsets)
+
+    async def _seek_numbered(self, seeks: Mapping[TP, int], offsets: Mapping[TP, int]) -> None:
+        self._seeks.update(seeks)
+        await self._seek_wait(self._ensure_consumer(), offsets)  # it seeks before it first waits
 
     def set_fetch_wait_ms(self, wait_ms: int) -> None:
         """Change how long the broker may hold an empty fetch; takes effect with the next one."""
@@ -75,6 +126,8 @@ class StageConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._handed: dict[TP, int] = {}
+        self._seeks: dict[TP, int] = {}
+        self._read_offset = _NoReadOffsets()
 
     def _new_consumer_thread(self) -> Any:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -91,22 +144,22 @@ class StageConsumer(driver.Consumer):
         if not records or self.should_stop or not self.flow_active:
             return
         others: dict[TP, Any] = {}
-        for tp, fetched in records.items():
+        for tp, (seek, fetched) in records.items():
             if tp.topic != live.source:
                 others[tp] = fetched
                 continue
             wanted = tp in active or tp in self._buffered_partitions
             if wanted and self.flow_active and self.app.consumer_generation_id == generation:
                 self._handed[tp] = fetched[-1].offset + 1
-                yield tp, self._batch_message(tp, fetched, generation)
+                yield tp, self._batch_message(tp, Batch(tp, generation, fetched, seek))
         if others:
             for tp, record in self.scheduler.iterate(others):
                 if not self.flow_active or self.app.consumer_generation_id != generation:
                     break
                 yield tp, self._to_message(tp, record)
 
-    def _batch_message(self, tp: TP, fetched: list[Any], generation: int) -> Any:
-        first = fetched[0]
+    def _batch_message(self, tp: TP, batch: Batch) -> Any:
+        first = batch.records[0]
         message: Any = driver.ConsumerMessage
         return message(
             tp.topic,
@@ -116,12 +169,12 @@ class StageConsumer(driver.Consumer):
             first.timestamp_type,
             None,
             None,
-            Batch(tp, generation, fetched),
+            batch,
             None,
             0,
             0,
             tp,
-            generation_id=generation,
+            generation_id=batch.generation,
         )
 
     def _adapt_fetch_wait(self, heard: bool) -> None:  # noqa: FBT001
@@ -180,9 +233,14 @@ class StageConsumer(driver.Consumer):
         return state.position if state is not None and state.has_valid_position else 0
 
     async def seek_to(self, offsets: dict[TP, int]) -> None:
-        """Go on at these offsets."""
-        await self.seek_wait(offsets)
-        self._read_offset.update({tp: offset or None for tp, offset in offsets.items()})
+        """Go on at these offsets; from this call on no list that was fetched before counts."""
+        seeks = {tp: self._seeks.get(tp, 0) + 1 for tp in offsets}
+        self._seeks.update(seeks)
+        await self._thread.seek_numbered(seeks, offsets)
+
+    def is_current(self, batch: Batch) -> bool:
+        """Whether a batch was fetched after the last seek of its partition."""
+        return batch.seek == self._seeks.get(batch.tp, 0)
 
     def group_metadata(self) -> tuple[bytes, int]:
         """This member as librdkafka's transactions want it, and its generation.
