@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from streams.edge.broker import broker_status, ensure_broker, stop_broker
 from streams.edge.broker.files import BrokerFiles
 from streams.edge.broker.java import Java, first_usable
 from streams.errors import BrokerError
+from streams.kafka import make_consumer
 from streams.settings import Settings
 from tests.support.broker import Kafka, PrivateBroker, embedded_settings
 from tests.support.topics import append, new_topic, read_all
@@ -87,6 +89,24 @@ def test_a_killed_broker_comes_back_with_its_records_on_the_same_port(
     assert after.bootstrap == before.bootstrap
     assert after.handle.pid != before.handle.pid
     assert read_all(after.settings, topic) == [b"one", b"two"]
+
+
+def test_every_partition_is_served_as_soon_as_a_start_returns(
+    private_broker: PrivateBroker,
+) -> None:
+    running = private_broker.start()
+    topics = [new_topic(running.settings, partitions=50) for _ in range(4)]
+
+    private_broker.kill()
+    again = private_broker.start()
+
+    with make_consumer(again.settings, group_id=None) as reader:
+        ends = [
+            reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+            for topic in topics
+            for partition in range(50)
+        ]
+    assert ends == [(0, 0)] * 200
 
 
 def test_concurrent_starts_yield_one_broker(private_broker: PrivateBroker) -> None:
