@@ -10,12 +10,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import Kafka, PrivateBroker, shared_kafka
+from tests.support.leftovers import nothing_left_in
 
 # A busy machine must not fail a property: what is measured is the benchmark's business.
 settings.register_profile(
     "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("suite")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever becomes of the run, no broker and no member of it runs on."""
+    with nothing_left_in(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(autouse=True)
