@@ -127,6 +127,11 @@ class Event:
         """Return `unsigned`, `verified` or `failed`."""
         return self._fields["signature_state"]
 
+    @property
+    def signature_reason(self) -> str | None:
+        """Return why a signature failed."""
+        return self._fields["signature_reason"]
+
     def __repr__(self) -> str:
         return f"Event(id={self.id!r}, provider={self.provider!r}, kind={self.kind!r})"
 

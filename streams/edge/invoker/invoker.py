@@ -55,8 +55,9 @@ _LOG = logging.getLogger("harn.invoker")
 
 # Ended invocations whose intents may be fetched again after a rebalance whose commit failed.
 _RECENT_MAX = 10_000
-# Outcomes that wait for their ack beyond the running handlers; then intake slows down.
-_UNACKED_MAX = 4_096
+# Outcomes that may wait for their ack before intake slows down: what an outage of the broker that
+# outlasts the session makes another member run again.
+_UNACKED_MAX = 1_024
 # What a cancelled handler gets for its clean-up, and acks for arriving, when the process stops.
 _CANCEL_GRACE_S = 1.0
 _ACK_WAIT_S = 5.0
