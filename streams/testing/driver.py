@@ -207,24 +207,37 @@ class PipelineDriver:
         """
         if expected_revision is None:
             self.run_until_idle()
-            expected_revision = self.revision
+        apply_id = self.apply_soon(
+            bindings, namespace=namespace, policy=policy, expected_revision=expected_revision
+        )
+        self.run_until_idle()
+        for seen in self.records(REGISTRY, "revision_published", "apply_answered"):
+            if seen.value["apply_id"] == apply_id:
+                if seen.value.get("answer") in {"conflict", "invalid"}:
+                    raise Refused(f"{seen.value['answer']}: {seen.value['reason']}")
+                return seen.value["revision"]
+        raise AssertionError(f"the registry did not answer {apply_id}")
+
+    def apply_soon(
+        self,
+        bindings: Sequence[BindingDefinition],
+        *,
+        namespace: str = NAMESPACE_DEFAULT,
+        policy: Policy | None = None,
+        expected_revision: int | None = None,
+    ) -> str:
+        """Append the request of an apply and return its id; what comes of it comes later."""
         self._applies += 1
         request: ManifestApplied = {
             "apply_id": f"apply_{self._applies}",
             "namespace": namespace,
-            "expected_revision": expected_revision,
+            "expected_revision": self.revision if expected_revision is None else expected_revision,
             "bindings": list(bindings),
             "policy": self.policy if policy is None else policy,
             "applied_by": "driver",
         }
         self.append(REGISTRY, "manifest_applied", request, key=namespace, partition=0)
-        self.run_until_idle()
-        for seen in self.records(REGISTRY, "revision_published", "apply_answered"):
-            if seen.value["apply_id"] == request["apply_id"]:
-                if seen.value.get("answer") in {"conflict", "invalid"}:
-                    raise Refused(f"{seen.value['answer']}: {seen.value['reason']}")
-                return seen.value["revision"]
-        raise AssertionError(f"the registry did not answer {request['apply_id']}")
+        return request["apply_id"]
 
     # ------------------------------------------------------------------ what happens
     def step(self) -> bool:

@@ -87,15 +87,17 @@ class DispatchMachine(RuleBasedStateMachine):
     def publish(self, drained: set[str]) -> None:
         self.publish_all(drained)
 
-    @rule(inbox_partition=st.integers(0, PARTITIONS - 1))
-    def reach(self, inbox_partition: int) -> None:
+    @rule(inbox_partition=st.integers(0, PARTITIONS - 1), late=st.sampled_from([0, 0, 1, 2]))
+    def reach(self, inbox_partition: int, late: int) -> None:
+        number = max(self.revision - late, 1)
         word = {
-            "revision": self.revision,
+            "revision": number,
             "inbox_partition": inbox_partition,
             "inbox_partitions": PARTITIONS,
         }
-        for _, reached in self.draining.values():
-            reached.add(inbox_partition)
+        for drained_at, reached in self.draining.values():
+            if number >= drained_at:
+                reached.add(inbox_partition)
         self.fold("revision_reached", word)
 
     # ------------------------------------------------------------------ work

@@ -44,8 +44,8 @@ def storm(seed: int, *, events: int = EVENTS, chaos: Chaos | None = None) -> Pip
         )
         for _ in range(chance.below(14)):
             driver.step()
-        if chance.happens(80):
-            driver.apply(_manifest(chance))
+        if chance.happens(120):
+            driver.apply_soon(_manifest(chance))
     driver.finish()
     return driver
 
