@@ -26,7 +26,7 @@ def find_leftovers(folder: Path, *, ours: Iterable[int] = ()) -> list[psutil.Pro
     return [
         process
         for process in psutil.process_iter(["cmdline"])
-        if process.pid not in spared and _works_in(process, str(folder))
+        if process.pid not in spared and _works_in(process, f"{folder}/")
     ]
 
 
@@ -37,7 +37,7 @@ def _works_in(process: psutil.Process, folder: str) -> bool:
         words = [*process.cmdline(), *process.environ().values()]
     except psutil.Error:  # it ended meanwhile, or is another user's
         return False
-    return any(folder in word for word in words)
+    return any(folder in f"{word}/" for word in words)
 
 
 def end_leftovers(processes: list[psutil.Process]) -> None:
