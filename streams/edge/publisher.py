@@ -13,7 +13,6 @@ and what repeats it is recognised by whoever folds it).
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -23,11 +22,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streams.core.record import Position
 from streams.errors import BrokerError
 from streams.kafka import make_producer
+from streams.observe import logs
 from streams.settings import Settings
 
 __all__ = ["Publisher"]
 
-_LOG = logging.getLogger("harn.publisher")
+_LOG = logs.logger(__name__)
 
 # A poll without traffic ends often enough for stopping not to be felt, and costs nothing.
 _POLL_S = 0.1
@@ -195,7 +195,8 @@ class Publisher:
             self._hand_over()
         producer.flush(self._settings.drain_ms / 1_000)
         if len(producer):
-            _LOG.warning("publisher_unacked: %s: %d records", self.name, len(producer))
+            extra = {"publisher": self.name, "records": len(producer)}
+            _LOG.warning("publisher_unacked", extra=extra)
             producer.purge()
             producer.flush(_POLL_S)
         self._hand_over()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from streams.core.record import Position
 from streams.core.wire import InvocationCompleted, Invoke
 from streams.edge.invoker.lane import Lane
 from streams.edge.invoker.outcome import Outcome
 from streams.handler_api import Context
 
-__all__ = ["Execution", "ExecutionKey"]
+__all__ = ["Execution", "ExecutionKey", "context_of", "headers_of"]
+
+_FOLLOWERS = frozenset({"tenant_id", "traceparent"})
 
 ExecutionKey = tuple[str, int]
 """Dispatch id and fence: what makes an intent the same one when it is fetched again."""
@@ -88,3 +92,9 @@ def context_of(intent: Invoke) -> Context:
         event_id=intent["event"]["id"],
         replay_of_event_id=intent["replay_of_event_id"],
     )
+
+
+def headers_of(position: Position, headers: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Return an outcome's headers: its cause, and what follows the event everywhere."""
+    followers = [each for each in headers if each[0] in _FOLLOWERS]
+    return [("cause", str(position).encode()), *followers]

@@ -15,7 +15,6 @@ Source: DESIGN "An invocation", "Roles"; FINDINGS 2 for the consumer's settings.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -24,6 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.errors import BrokerError
 from streams.kafka import make_consumer
+from streams.observe import logs
 from streams.settings import Settings
 
 __all__ = ["GROUP", "TOPIC", "FetchedIntent", "Intake", "IntentSink", "KafkaIntake"]
@@ -31,7 +31,7 @@ __all__ = ["GROUP", "TOPIC", "FetchedIntent", "Intake", "IntentSink", "KafkaInta
 GROUP = "harn.invoker"
 TOPIC = "trigger.invocations"
 
-_LOG = logging.getLogger("harn.invoker")
+_LOG = logs.logger(__name__)
 
 # Idle wake-ups a second against how long a stop waits for the thread to look up.
 _POLL_S = 0.2
@@ -275,7 +275,7 @@ class KafkaIntake:
         )
         if error.fatal() or error.code() in hopeless:
             raise _broker_error(self._topic, error)
-        _LOG.warning("invoker_fetch_error: %s: %s", error.name(), error.str())
+        _LOG.warning("invoker_fetch_error", extra={"reason": str(error)})
 
     # ------------------------------------------------------------------ rebalances
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -283,7 +283,8 @@ class KafkaIntake:
             consumer.incremental_assign(partitions)
             consumer.pause(partitions)
         self._owned.update(each.partition for each in partitions)
-        _LOG.info("invoker_assigned: %s", sorted(each.partition for each in partitions))
+        new = sorted(each.partition for each in partitions)
+        _LOG.info("invoker_assigned", extra={"partitions": new})
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_up(consumer, sorted(each.partition for each in partitions))
@@ -291,7 +292,7 @@ class KafkaIntake:
     def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         lost = sorted(each.partition for each in partitions)
         self._owned.difference_update(lost)
-        _LOG.warning("invoker_lost: %s: another member may own them already", lost)
+        _LOG.warning("invoker_lost", extra={"partitions": lost})
         self._loop.call_soon_threadsafe(self._the_sink.lose, lost)
 
     def _give_up(self, consumer: Consumer, partitions: Sequence[int]) -> None:
@@ -304,12 +305,13 @@ class KafkaIntake:
         settling = asyncio.run_coroutine_threadsafe(self._settle(given_up, timeout_s), self._loop)
         try:
             offsets = settling.result(timeout_s + _LOOP_ANSWER_S)
-            _LOG.info("invoker_revoked: %s, next offsets %s", given_up, offsets)
+            _LOG.info("invoker_revoked", extra={"partitions": given_up})
             if offsets:
                 consumer.commit(offsets=self._positions(offsets), asynchronous=False)
         except (KafkaException, TimeoutError) as error:
             # Their next owner runs the same intents again: at least once, as promised.
-            _LOG.warning("invoker_commit_failed: %s: %r", given_up, error)
+            extra = {"partitions": given_up, "reason": repr(error)}
+            _LOG.warning("invoker_commit_failed", extra=extra)
 
     async def _settle(self, partitions: Sequence[int], timeout_s: float) -> Mapping[int, int]:
         return await self._the_sink.settle(partitions, timeout_s)
@@ -325,7 +327,7 @@ class KafkaIntake:
             self._loop.call_soon_threadsafe(self._commit_failed, sorted(refused), reason)
 
     def _commit_failed(self, partitions: Sequence[int], reason: KafkaError | None) -> None:
-        _LOG.info("invoker_commit_delayed: %s: %s", partitions, reason)
+        _LOG.info("invoker_commit_delayed", extra={"partitions": partitions, "reason": str(reason)})
         self._the_sink.commit_failed(partitions)
 
     # ------------------------------------------------------------------ both

@@ -22,18 +22,20 @@ Source: DESIGN "An invocation", "Backpressure"; SEMANTICS 2.8.
 from __future__ import annotations
 
 import asyncio
-import logging
+import functools
 import os
 import secrets
 import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from streams.codec import Codec, DecodeError
+from streams.core.record import Position
 from streams.core.wire import Invoke
-from streams.edge.invoker.execution import Execution, ExecutionKey
+from streams.edge.invoker.changes import Changes
+from streams.edge.invoker.execution import Execution, ExecutionKey, headers_of
 from streams.edge.invoker.intake import TOPIC, FetchedIntent, Intake, KafkaIntake
 from streams.edge.invoker.lane import Lane
 from streams.edge.invoker.lease_book import Word
@@ -45,13 +47,16 @@ from streams.edge.invoker.reporter import Appender, Reporter
 from streams.edge.invoker.runner import HandlerRunner
 from streams.edge.invoker.slots import Slots
 from streams.handler_api import Handler
+from streams.observe import logs
 from streams.settings import Settings
 
 __all__ = ["HandlerSource", "Invoker"]
 
 MAILBOX = "trigger.dispatches"
 
-_LOG = logging.getLogger("harn.invoker")
+_LOG = logs.logger(__name__)
+
+P = ParamSpec("P")
 
 # Ended invocations whose intents may be fetched again after a rebalance whose commit failed.
 _RECENT_MAX = 10_000
@@ -62,7 +67,6 @@ _UNACKED_MAX = 1_024
 _CANCEL_GRACE_S = 1.0
 _ACK_WAIT_S = 5.0
 _LEAVE_WAIT_S = 10.0
-_FORWARDED_HEADERS = frozenset({"tenant_id", "traceparent"})
 
 
 class HandlerSource(Protocol):
@@ -75,6 +79,22 @@ class HandlerSource(Protocol):
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _ends_the_role(
+    method: Callable[Concatenate[Invoker, P], None],
+) -> Callable[Concatenate[Invoker, P], None]:
+    """Let an exception in `method`, a bug, fail the service: the loop would only log it."""
+
+    @functools.wraps(method)
+    def guarded(self: Invoker, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+    return guarded
 
 
 class Invoker:
@@ -116,13 +136,13 @@ class Invoker:
         self._held: dict[ExecutionKey, Execution] = {}  # until the outcome is acked
         self._unacked = 0
         self._recent: OrderedDict[ExecutionKey, None] = OrderedDict()
-        self._changed: asyncio.Future[None] | None = None
+        self._changes = Changes()
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join the group and take intents.  Raises BrokerError as the intake does."""
         await self._intake.start(self)
-        _LOG.info("invoker_started: %s", self.invoker_id)
+        _LOG.info("invoker_started", extra={"invoker_id": self.invoker_id})
 
     async def stop(self) -> None:
         """Leave the group at once, then give running handlers `drain_ms` to end.
@@ -135,6 +155,7 @@ class Invoker:
         await asyncio.shield(self._stopping)
 
     # ------------------------------------------------------------------ intents
+    @_ends_the_role
     def take(self, intents: Sequence[FetchedIntent]) -> None:
         """Start what was fetched, or let it wait, unless it is or was here already."""
         if self._stopping is not None:
@@ -168,7 +189,8 @@ class Invoker:
                 intent: Any = value
                 return intent
             reason = f"schema {schema!r}, expected 'invoke'"
-        _LOG.error("invoker_unusable: %s/%d/%d: %s", TOPIC, *fetched[:2], reason)
+        position = Position(TOPIC, fetched.partition, fetched.offset)
+        _LOG.error("invoker_unusable_intent", extra={"position": str(position), "reason": reason})
         return None
 
     def _pass_over(self, lane: Lane[Execution], fetched: FetchedIntent) -> None:
@@ -177,13 +199,14 @@ class Invoker:
         self._offsets.commit_soon()
 
     def _accept(self, intent: Invoke, fetched: FetchedIntent, lane: Lane[Execution]) -> None:
+        position = Position(TOPIC, fetched.partition, fetched.offset)
         execution = Execution(
             dispatch_id=intent["dispatch_id"],
             attempt=intent["attempt"],
             fence=intent["fence"],
             home_partition=intent["home_partition"],
             trigger_id=intent["trigger_id"],
-            headers=_headers(fetched),
+            headers=headers_of(position, fetched.headers),
             size=len(fetched.value),
             intent=intent,
         )
@@ -222,6 +245,7 @@ class Invoker:
         self._leases.started(execution)
         self._runner.start(execution, handler, intent)
 
+    @_ends_the_role
     def _start_waiting(self) -> None:
         while (execution := self._slots.next()) is not None:
             execution.begun = True
@@ -229,6 +253,7 @@ class Invoker:
                 self._lease(lane.begins(offset))
             self._start(execution)
 
+    @_ends_the_role
     def _end(self, execution: Execution, outcome: Outcome) -> None:
         """Report an outcome; only the first of an execution counts."""
         if execution.ended:
@@ -244,7 +269,7 @@ class Invoker:
         if self._unacked <= _UNACKED_MAX:
             self._release(execution)
         self._reporter.report(execution, outcome, self._clock())
-        self._notify()
+        self._changes.notify()
         if self._slots.waiting:
             # From the loop, not from here: what starts may end at once, and so on.
             self._loop.call_soon(self._start_waiting)
@@ -255,6 +280,7 @@ class Invoker:
             self._intake.release(execution.size)
 
     # ------------------------------------------------------------------ what is in the log
+    @_ends_the_role
     def outcome_in_log(self, execution: Execution) -> None:
         """Forget an invocation that dispatch knows the end of."""
         del self._held[execution.key]
@@ -265,15 +291,16 @@ class Invoker:
         self._release(execution)
         execution.settle()
         self._offsets.commit_soon()
-        self._notify()
+        self._changes.notify()
 
+    @_ends_the_role
     def word_in_log(self, word: Word) -> None:
         """Dispatch holds leases of these: their intents need no other owner."""
         for invocation in word.invocations:
             assert isinstance(invocation, Execution), "the book holds executions"
             invocation.settle()
         self._offsets.commit_soon()
-        self._notify()
+        self._changes.notify()
 
     def word_lost(self) -> None:
         """Say it again soon."""
@@ -294,9 +321,10 @@ class Invoker:
         ours = list(lanes.values())
         self._drop(ours, [each for lane in ours for each in lane.give_up()])
         self._leases.announce(each for each in self._of(ours) if not each.ended)
-        if not await self._wait_until(lambda: all(lane.settled for lane in ours), timeout_s):
-            count = len(self._of(ours))
-            _LOG.warning("invoker_unsettled: %d intents of %s may run twice", count, partitions)
+        if not await self._changes.until(lambda: all(lane.settled for lane in ours), timeout_s):
+            # Their next owner runs these as well: at least once, as promised.
+            extra = {"partitions": list(partitions), "intents": len(self._of(ours))}
+            _LOG.warning("invoker_unsettled", extra=extra)
         return {
             partition: lane.ledger.next_offset
             for partition, lane in lanes.items()
@@ -345,47 +373,23 @@ class Invoker:
         self._slots.withdraw(waiting)
         for execution in waiting:
             self._end(execution, INTERRUPTED)
-        await self._wait_until(lambda: not self._slots.running, deadline_s - self._loop.time())
+        await self._changes.until(lambda: not self._slots.running, deadline_s - self._loop.time())
         for execution in self._unended():
             if execution.task is not None:
                 execution.task.cancel()
-        await self._wait_until(self._no_task_runs, _CANCEL_GRACE_S)
+        await self._changes.until(self._no_task_runs, _CANCEL_GRACE_S)
         for execution in self._unended():
             self._end(execution, INTERRUPTED)
         self._runner.stop()
-        if not await self._wait_until(lambda: not self._held, _ACK_WAIT_S):
-            _LOG.warning("invoker_unacked: %d outcomes", len(self._held))
+        if not await self._changes.until(lambda: not self._held, _ACK_WAIT_S):
+            _LOG.warning("invoker_unacked", extra={"outcomes": len(self._held)})
         self._reporter.close()
         self._leases.close()
         self._offsets.close()
-        _LOG.info("invoker_stopped: %s", self.invoker_id)
+        _LOG.info("invoker_stopped", extra={"invoker_id": self.invoker_id})
 
     def _unended(self) -> list[Execution]:
         return [each for each in self._held.values() if not each.ended]
 
     def _no_task_runs(self) -> bool:
         return all(each.task is None for each in self._unended())
-
-    async def _wait_until(self, holds: Callable[[], bool], timeout_s: float) -> bool:
-        """Return True as soon as `holds`, False when it does not within `timeout_s`."""
-        deadline_s = self._loop.time() + timeout_s
-        while not holds():
-            left_s = deadline_s - self._loop.time()
-            if left_s <= 0:
-                return False
-            if self._changed is None:
-                self._changed = self._loop.create_future()
-            await asyncio.wait([self._changed], timeout=left_s)
-        return True
-
-    def _notify(self) -> None:
-        if self._changed is not None:
-            self._changed.set_result(None)
-            self._changed = None
-
-
-def _headers(fetched: FetchedIntent) -> list[tuple[str, bytes]]:
-    """Return the outcome's headers: its cause, and what follows the event everywhere."""
-    cause = f"{TOPIC}/{fetched.partition}/{fetched.offset}".encode()
-    followers = [each for each in fetched.headers if each[0] in _FORWARDED_HEADERS]
-    return [("cause", cause), *followers]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 
 from streams.edge.invoker.execution import Execution
 from streams.edge.invoker.lease_book import LeaseBook, Word
+from streams.observe import logs
 
 __all__ = ["Leases"]
 
-_LOG = logging.getLogger("harn.invoker")
+_LOG = logs.logger(__name__)
 
 
 class Leases:
@@ -69,12 +69,9 @@ class Leases:
         self._timer = None
         words, late_ms = self._book.due(self._now_ms())
         if late_ms > 0:
-            _LOG.warning(
-                "invoker_leases_late: renewals of %d invocations are %d ms overdue; "
-                "what was issued again meanwhile will have its outcome refused",
-                sum(len(word.invocations) for word in words),
-                late_ms,
-            )
+            # What was issued again meanwhile will have its outcome refused, by its fence.
+            count = sum(len(word.invocations) for word in words)
+            _LOG.warning("invoker_leases_late", extra={"late_ms": late_ms, "invocations": count})
             self._on_late(late_ms)
         for word in words:
             self._say(word)

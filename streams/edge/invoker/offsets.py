@@ -7,15 +7,15 @@ crash, which are recognised by their dispatch; an eager one costs a request each
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from streams.edge.invoker.execution import Execution
 from streams.edge.invoker.lane import Lane
+from streams.observe import logs
 
 __all__ = ["OwnedOffsets"]
 
-_LOG = logging.getLogger("harn.invoker")
+_LOG = logs.logger(__name__)
 
 _COMMIT_EVERY_S = 0.2
 
@@ -42,7 +42,8 @@ class OwnedOffsets:
             lane.ledger.received(offset)
         except ValueError as error:
             # The log was cut, or made anew: what is fetched now counts.
-            _LOG.warning("invoker_went_back: %s/%d: %s", self._topic, partition, error)
+            place = f"{self._topic}/{partition}"
+            _LOG.warning("invoker_went_back", extra={"place": place, "reason": str(error)})
             lane = self._lanes[partition] = Lane()
             lane.ledger.received(offset)
         return lane

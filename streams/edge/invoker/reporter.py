@@ -8,7 +8,6 @@ second is refused there by its fence, as any stale word is.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -20,10 +19,11 @@ from streams.edge.invoker.execution import Execution
 from streams.edge.invoker.lease_book import Word
 from streams.edge.invoker.outcome import Outcome
 from streams.errors import BrokerError
+from streams.observe import logs
 
 __all__ = ["Appender", "Listener", "Reporter"]
 
-_LOG = logging.getLogger("harn.invoker")
+_LOG = logs.logger(__name__)
 
 _RETRY_FIRST_S = 0.1
 _RETRY_MAX_S = 2.0
@@ -80,6 +80,7 @@ class Reporter:
         self._mailbox = mailbox
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._delayed = False
 
     def report(self, execution: Execution, outcome: Outcome, now_ms: int) -> None:
         """Append the outcome, again and again until it is acked or `close` is called."""
@@ -128,9 +129,14 @@ class Reporter:
     ) -> None:
         error = self._error_of(appended)
         if error is None:
+            self._delayed = False
             self._listener.outcome_in_log(execution)
             return
-        _LOG.warning("invoker_outcome_delayed: %s: %s", execution.dispatch_id, error)
+        if not self._delayed:
+            # Once for all that an outage delays.
+            self._delayed = True
+            extra = {"dispatch_id": execution.dispatch_id, "reason": str(error)}
+            _LOG.warning("invoker_outcomes_delayed", extra=extra)
         again: Callable[[], None] = partial(
             self._append_outcome, execution, value, min(2 * retry_s, _RETRY_MAX_S)
         )
@@ -141,7 +147,8 @@ class Reporter:
         if error is None:
             self._listener.word_in_log(word)
             return
-        _LOG.warning("invoker_running_lost: %s/%d: %s", self._mailbox, word.home_partition, error)
+        extra = {"home_partition": word.home_partition, "reason": str(error)}
+        _LOG.warning("invoker_running_not_appended", extra=extra)
         self._listener.word_lost()
 
     def _error_of(self, appended: asyncio.Future[Position]) -> BaseException | None:

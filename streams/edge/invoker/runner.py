@@ -88,10 +88,12 @@ def _failure(context: Context, error: BaseException) -> Outcome:
     outcome = raised(error)
     expected = isinstance(error, Terminal | Retryable)
     _LOG.warning(
-        "handler_failed: %s of %s: %s",
-        context.attempt_id,
-        context.binding_key,
-        outcome.error,
+        "handler_failed",
+        extra={
+            "attempt_id": context.attempt_id,
+            "binding_key": context.binding_key,
+            "error": outcome.error,
+        },
         exc_info=None if expected else error,
     )
     return outcome
