@@ -24,7 +24,7 @@ REGISTRY = Stage(
             RowType(
                 prefix="b",
                 schema="row_registered_binding",
-                doc="`b:<namespace>/<id>@v<version>`: a binding version and its state.",
+                doc="`b:<id>@v<version>`: a binding version and its state.",
             ),
         ),
     ),
@@ -50,7 +50,7 @@ INBOX = Stage(
             RowType(
                 prefix="s",
                 schema="row_seen",
-                doc="`s:<provider>:<dedupe key>` or `s:<event id>`: seen within the window.",
+                doc="`s:<provider>:<dedupe key>` or `s::<event id>`: seen within the window.",
                 due_field="expires_at_ms",
                 ticking=False,
             ),
