@@ -16,7 +16,7 @@ from tests.support.toy import command
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
-ROUNDS = 4
+ROUNDS = 3
 BURST = 40
 EVERY_S = 0.005
 

@@ -12,15 +12,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from streams.agents.app import StageApp
+from streams.agents.app import StageApp, group_of
 from streams.agents.group import StageGroup
 from streams.agents.transaction import Faults, no_faults
 from streams.core.state import Fold
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.engine import BoundStage
-from streams.kafka import make_producer
+from streams.kafka import make_consumer, make_producer
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
 from streams.provision import provision_topics
 from streams.settings import Settings
@@ -173,14 +174,25 @@ class LiveToy:
         entries = [self.codec.decode(record.value or b"")[1] for record in self.read(JOURNAL)]
         return [entry for entry in entries if entry["stage"] == self.name]
 
+    def ends(self) -> dict[int, int]:
+        """Where each partition of the mailbox ends."""
+        with TopicReader(self.settings, self.mailbox) as reader:
+            return {p: reader.watermarks(p)[1] for p in range(self.partitions)}
+
     async def everything_folded(self) -> None:
         """Return once the stage stands at the end of its mailbox."""
-        wanted = len(await asyncio.to_thread(self.read, self.mailbox))
+        wanted = {p: end for p, end in (await asyncio.to_thread(self.ends)).items() if end}
+        places = [TopicPartition(self.mailbox, partition) for partition in wanted]
+        consumer = make_consumer(self.settings, group_id=group_of(self.name))
 
         def done() -> bool:
-            return sum(entry["records"] for entry in self.journal()) >= wanted
+            found = consumer.committed(places, timeout=30)
+            return {place.partition: place.offset for place in found} == wanted
 
-        await asyncio.to_thread(wait_until, f"{wanted} records are folded", done, 60)
+        try:
+            await asyncio.to_thread(wait_until, f"offsets {wanted} are committed", done, 60)
+        finally:
+            consumer.close()
 
     def assert_every_record_was_folded_once(self) -> None:
         """Nothing but this test writes to the mailbox, so offsets have no gaps of their own."""
@@ -193,6 +205,4 @@ class LiveToy:
                 f"{entry['first_offset']} were passed over"
             )
             ends[partition] = entry["next_offset"]
-        with TopicReader(self.settings, self.mailbox) as reader:
-            wanted = {p: reader.watermarks(p)[1] for p in range(self.partitions)}
-        assert ends == {p: end for p, end in wanted.items() if end}
+        assert ends == {p: end for p, end in self.ends().items() if end}
