@@ -64,6 +64,11 @@ class Divergence(ReplayDivergence):
         self.cause = cause
         self.note = note
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let it travel between processes, which an exception with keywords cannot by itself."""
+        fields = (self.kind, self.place, self.expected, self.actual, self.cause, self.note)
+        return _restored, fields
+
     def as_json(self) -> dict[str, Any]:
         """Return the divergence as a JSON object."""
         return {
@@ -74,6 +79,17 @@ class Divergence(ReplayDivergence):
             "cause": self.cause,
             "note": self.note,
         }
+
+
+def _restored(
+    kind: DivergenceKind,
+    position: Position,
+    expected: str,
+    actual: str,
+    cause: str | None,
+    note: str | None,
+) -> Divergence:
+    return Divergence(kind, position, expected, actual, cause=cause, note=note)
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 - any decoded value

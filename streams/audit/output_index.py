@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -19,20 +20,20 @@ import msgspec
 
 from streams.audit.divergence import Divergence, DivergenceKind
 from streams.audit.log import Headers, LogRecord, Place
-from streams.audit.spool import Sequence, Spool
+from streams.audit.spool import Sequence, Spool, Stored
 from streams.core.record import Position
 from topology import Stage
 
-__all__ = ["ENTRY", "Entry", "Lanes", "OutputIndex", "fingerprint"]
+__all__ = ["ENTRY", "Entry", "Lanes", "Noted", "Writers", "fingerprint", "note_outputs"]
 
 ENTRY = struct.Struct(">qIq16s")
 """Offset of the cause, index of the output within its step, own offset, fingerprint."""
 
-Lanes = dict[Place, Sequence]
+Lanes = dict[Place, Stored]
 """What one stage partition wrote, by output partition."""
 
 STRAYS_KEPT = 100
-"""Records that no audited stage can have written: the first ones are told, all are counted."""
+"""Strays of one partition that are told one by one; all are counted."""
 
 
 class Entry(NamedTuple):
@@ -57,100 +58,118 @@ def fingerprint(key: bytes | None, value: bytes | None, headers: Headers) -> byt
     return blake2b(_pack((key, value, headers)), digest_size=16).digest()
 
 
-class OutputIndex:
-    """The lanes of the audited stage partitions.
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Whose outputs are noted.
+
+    `declared` are all stages there are; `audited` the partitions to note and `partitions` how many
+    the mailbox has, by stage name.
+    """
+
+    declared: Mapping[str, Stage]
+    audited: Mapping[str, frozenset[int]]
+    partitions: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Noted:
+    """What one output partition holds, by (stage, partition).
 
     `strays` are records that claim a fold, but that no stage partition can have written.
     """
 
-    def __init__(
-        self,
-        spool: Spool,
-        declared: Iterable[Stage],
-        audited: Mapping[str, frozenset[int]],
-        partitions: Mapping[str, int],
-    ) -> None:
-        """Prepare an index.
+    place: Place
+    lanes: dict[tuple[str, int], Stored] = field(default_factory=dict[tuple[str, int], Stored])
+    strays: list[Divergence] = field(default_factory=list[Divergence])
+    strays_count: int = 0
+    records: int = 0
 
-        Args: declared: every stage of the topology.  audited: partitions to note, by stage name.
-              partitions: partition count of each stage's mailbox, by stage name.
-        """
+
+def note_outputs(
+    writers: Writers, place: Place, lists: Iterable[list[LogRecord]], spool: Spool
+) -> Noted:
+    """Note every record of one output partition; they must come in offset order."""
+    pass_ = _Pass(writers, place, spool)
+    for records in lists:
+        pass_.take(records)
+    noted = pass_.noted
+    noted.lanes = {writer: lane.stored() for writer, lane in pass_.lanes.items()}
+    return noted
+
+
+class _Pass:
+    """One pass over an output partition."""
+
+    def __init__(self, writers: Writers, place: Place, spool: Spool) -> None:
+        self._writers = writers
+        self._place = place
         self._spool = spool
-        self._declared = {stage.name: stage for stage in declared}
-        self._audited = audited
-        self._partitions = partitions
-        self._lanes: dict[tuple[str, int], Lanes] = {}
-        self.strays: list[Divergence] = []
-        self.strays_count = 0
-        self.records = 0
+        self._known: dict[tuple[bytes, bytes], Sequence | str | None] = {}
+        self.lanes: dict[tuple[str, int], Sequence] = {}
+        self.noted = Noted(place)
 
-    def lanes(self, stage: str, partition: int) -> Lanes:
-        """Return what one stage partition wrote."""
-        return self._lanes.setdefault((stage, partition), {})
-
-    def scan(self, place: Place, lists: Iterable[list[LogRecord]]) -> None:
-        """Note every record of one output partition, which must come in offset order."""
-        known: dict[tuple[bytes, bytes], Sequence | str | None] = {}
-        for records in lists:
-            self.records += len(records)
-            for record in records:
-                fold, cause = _origin(record.headers)
-                if fold is None:
+    def take(self, records: list[LogRecord]) -> None:
+        """Note the next records."""
+        known = self._known
+        self.noted.records += len(records)
+        for record in records:
+            fold, cause = _origin(record.headers)
+            if fold is None:
+                continue
+            try:
+                prefix, offset, index = cause.rsplit(b"/", 2)
+                lane = known.get((fold, prefix), "")
+                if lane == "":
+                    lane = known[fold, prefix] = self._lane(fold, prefix)
+                if lane is None:
                     continue
-                try:
-                    prefix, offset, index = cause.rsplit(b"/", 2)
-                    target = known.get((fold, prefix), "")
-                    if target == "":
-                        target = known[fold, prefix] = self._target(place, fold, prefix)
-                    if target is None:
-                        continue
-                    if isinstance(target, str):
-                        self._stray(place, record, fold, cause, target)
-                        continue
-                    digest = fingerprint(record.key, record.value, record.headers)
-                    target.add(int(offset), int(index), record.offset, digest)
-                except (ValueError, struct.error):
-                    self._stray(place, record, fold, cause, "topic/partition/offset/index as cause")
+                if isinstance(lane, str):
+                    self._stray(record, fold, cause, lane)
+                    continue
+                digest = fingerprint(record.key, record.value, record.headers)
+                lane.add(int(offset), int(index), record.offset, digest)
+            except (ValueError, struct.error):
+                self._stray(record, fold, cause, "topic/partition/offset/index as cause")
 
-    def _target(self, place: Place, fold: bytes, prefix: bytes) -> Sequence | str | None:
+    def _lane(self, fold: bytes, prefix: bytes) -> Sequence | str | None:
         """Return the lane of an origin; None when it is not audited, a text when it cannot be."""
+        writers = self._writers
         name = fold.partition(b"@")[0].decode(errors="replace")
-        stage = self._declared.get(name)
+        stage = writers.declared.get(name)
         if stage is None:
-            return f"the fold of a declared stage ({', '.join(sorted(self._declared))})"
-        if name not in self._audited:
+            return f"the fold of a declared stage ({', '.join(sorted(writers.declared))})"
+        if name not in writers.audited:
             return None
         topic, _, number = prefix.decode(errors="replace").rpartition("/")
-        count = self._partitions[name]
+        count = writers.partitions[name]
         if topic != stage.source or not number.isdecimal() or int(number) >= count:
             return f"a cause in {stage.source}/0 to {stage.source}/{count - 1}"
-        if place[0] not in (*stage.sinks, stage.quarantine):
-            return f"no output of {name}, which does not write to {place[0]}"
-        if int(number) not in self._audited[name]:
+        if self._place[0] not in (*stage.sinks, stage.quarantine):
+            return f"no output of {name}, which does not write to {self._place[0]}"
+        if int(number) not in writers.audited[name]:
             return None
-        return self.lanes(name, int(number)).setdefault(place, self._spool.sequence())
+        return self.lanes.setdefault((name, int(number)), self._spool.sequence())
 
-    def _stray(
-        self, place: Place, record: LogRecord, fold: bytes, cause: bytes, expected: str
-    ) -> None:
-        self.strays_count += 1
-        if len(self.strays) >= STRAYS_KEPT:
+    def _stray(self, record: LogRecord, fold: bytes, cause: bytes, expected: str) -> None:
+        noted = self.noted
+        noted.strays_count += 1
+        if len(noted.strays) >= STRAYS_KEPT:
             return
         found = f"fold {fold.decode(errors='replace')}, cause {cause.decode(errors='replace')}"
-        position = Position(*place, record.offset)
+        position = Position(*self._place, record.offset)
         kind = DivergenceKind.UNEXPECTED_OUTPUT
-        self.strays.append(Divergence(kind, position, expected, found))
+        noted.strays.append(Divergence(kind, position, expected, found))
 
 
 def _origin(headers: Headers) -> tuple[bytes | None, bytes]:
     """Return the headers `fold` and `cause`; no fold means that an edge wrote the record."""
     if len(headers) > 2 and headers[2][0] == "fold" and headers[1][0] == "cause":
-        return headers[2][1], headers[1][1]  # the order in which stages write them
+        return headers[2][1] or b"", headers[1][1] or b""  # the order in which stages write them
     fold: bytes | None = None
     cause = b""
     for name, content in headers:
         if name == "fold":
-            fold = content
+            fold = content or b""
         elif name == "cause":
-            cause = content
+            cause = content or b""
     return fold, cause

@@ -1,77 +1,100 @@
 """Many append-only sequences of fixed-size entries in bounded memory: full blocks go to one file.
 
 The auditor notes every actual output, per stage partition and output partition, before it
-recomputes them; a log of a hundred million outputs must not need that much memory.
+recomputes them; a log of a hundred million outputs must not need that much memory.  What is stored
+can be handed to another process.
 
 Invariants: at most one block per sequence is in memory; entries come back in the order they came.
 """
 
 from __future__ import annotations
 
-import tempfile
+import struct
+from array import array
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from struct import Struct
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Sequence", "Spool"]
+__all__ = ["Sequence", "Spool", "Stored"]
 
 _BLOCK_BYTES = 8_192
 
 
-class Sequence:
-    """One sequence of a spool.  Append first, iterate afterwards, as often as needed."""
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A finished sequence: whole blocks at `blocks` of the file, and the rest of it in `tail`."""
 
-    __slots__ = ("_block", "_blocks", "_spool", "append", "length")
+    path: Path
+    entry: str
+    block_bytes: int
+    blocks: array[int]
+    tail: bytes
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the entries from the first on; the file is open meanwhile."""
+        unpack = struct.Struct(self.entry).iter_unpack
+        if self.blocks:
+            with self.path.open("rb", buffering=0) as file:
+                for at in self.blocks:
+                    file.seek(at)
+                    yield from unpack(file.read(self.block_bytes))
+        yield from unpack(self.tail)
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        stored = len(self.blocks) * self.block_bytes + len(self.tail)
+        return stored // struct.calcsize(self.entry)
+
+
+class Sequence:
+    """One sequence of a spool while it is written."""
+
+    __slots__ = ("_block", "_blocks", "_pack", "_spool")
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
+        self._pack = spool.entry.pack
         self._block = bytearray()
-        self._blocks: list[tuple[int, int]] = []
-        self.length = 0
+        self._blocks = array("q")
 
     def add(self, *fields: Any) -> None:  # noqa: ANN401 - whatever the spool's format takes
-        """Append one entry."""
-        self._block += self._spool.entry.pack(*fields)
-        self.length += 1
-        if len(self._block) >= _BLOCK_BYTES:
+        """Append one entry; struct.error when the fields do not fit."""
+        self._block += self._pack(*fields)
+        if len(self._block) >= self._spool.block_bytes:
             self._blocks.append(self._spool.store(self._block))
             self._block = bytearray()
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the entries from the first on."""
-        unpack = self._spool.entry.iter_unpack
-        for at, size in self._blocks:
-            yield from unpack(self._spool.load(at, size))
-        yield from unpack(bytes(self._block))
+    def stored(self) -> Stored:
+        """Return the sequence as it is now, to be read."""
+        spool = self._spool
+        format_ = spool.entry.format
+        return Stored(spool.path, format_, spool.block_bytes, self._blocks, bytes(self._block))
 
 
 class Spool(AbstractContextManager["Spool"]):
-    """Holds the blocks of its sequences in an unnamed file, which goes when the spool is closed."""
+    """Writes the blocks of its sequences to the file `path`; whoever gave the path removes it."""
 
-    def __init__(self, entry: Struct) -> None:
+    def __init__(self, path: Path, entry: struct.Struct) -> None:
         """Make a spool of entries of the format `entry`."""
+        self.path = path
         self.entry = entry
-        self._file = tempfile.TemporaryFile(prefix="harn-audit-")  # noqa: SIM115 - closed in __exit__
+        self.block_bytes = _BLOCK_BYTES // entry.size * entry.size
+        self._file = path.open("wb", buffering=0)
         self._size = 0
 
     def sequence(self) -> Sequence:
         """Return a new, empty sequence."""
         return Sequence(self)
 
-    def store(self, block: bytearray) -> tuple[int, int]:
-        """Write a block; return where it lies and its size, bytes."""
+    def store(self, block: bytearray) -> int:
+        """Write a block; return where it lies."""
         at = self._size
-        self._file.seek(at)
         self._file.write(block)
         self._size += len(block)
-        return at, len(block)
-
-    def load(self, at: int, size: int) -> bytes:
-        """Read a block back."""
-        self._file.seek(at)
-        return self._file.read(size)
+        return at
 
     def __enter__(self) -> Self:
         return self

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -16,15 +19,21 @@ from rich.table import Table
 
 from streams.audit.divergence import Divergence
 from streams.audit.kafka_log import KafkaLog
+from streams.audit.log import LogReader
+from streams.audit.plan import Plan, Scope, make_plan
 from streams.audit.verdict import Judged, Report, Verdict
-from streams.audit.verify import Progress, Scope
-from streams.audit.verify import verify as verify_log
+from streams.audit.verify import Progress, verify_plan
+from streams.audit.workers import verify_in_processes
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
 from streams.edge.codecs import codec_of
+from streams.engine import BoundStage
 from streams.errors import AuditIncomplete
 from streams.settings import Settings
 from streams.stages import bind
+
+_RECORDS_ALONE = 50_000
+"""One process has judged so many records before several have started."""
 
 app = typer.Typer()
 
@@ -52,6 +61,14 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Use so many processes.",
+            show_default="one a processor, or one for a short log",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -64,7 +81,7 @@ def verify(
     """
     scope = Scope(stage=stage, partition=partition, from_checkpoint=from_checkpoint)
     settings = cluster_of(settings_from(state_dir=state_dir))
-    report = _verify(settings, scope)
+    report = _verify(settings, scope, processes)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report.as_json())).decode())
     else:
@@ -74,15 +91,33 @@ def verify(
 
 def judge(settings: Settings) -> Report:
     """Judge everything, print the verdict, return it."""
-    report = _verify(settings, Scope())
+    report = _verify(settings, Scope(), None)
     _print(report)
     return report
 
 
-def _verify(settings: Settings, scope: Scope) -> Report:
+def _verify(settings: Settings, scope: Scope, processes: int | None) -> Report:
+    started_s = time.monotonic()
+    with _progress() as progress:
+        with _open(settings) as (log, stages):
+            plan = make_plan(log, stages, scope)
+            count = processes or _processes_for(plan)
+            if count == 1:
+                return verify_plan(log, stages, plan, progress, started_s)
+        return verify_in_processes(partial(_open, settings), plan, count, progress, started_s)
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[tuple[LogReader, Mapping[str, BoundStage]]]:
     codec = codec_of(settings)
-    with KafkaLog(settings) as log, _progress() as progress:
-        return verify_log(log, bind(codec, log.partitions), scope, progress)
+    with KafkaLog(settings) as log:
+        yield log, bind(codec, log.partitions)
+
+
+def _processes_for(plan: Plan) -> int:
+    if plan.records_max < _RECORDS_ALONE:
+        return 1
+    return min(os.cpu_count() or 1, len(plan.partitions))
 
 
 @contextmanager

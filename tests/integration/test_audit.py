@@ -12,8 +12,9 @@ from streams.audit.checkpoint import encode_checkpoint
 from streams.audit.divergence import DivergenceKind
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogRecord, Place
+from streams.audit.plan import Scope
 from streams.audit.verdict import Report
-from streams.audit.verify import Scope, verify
+from streams.audit.verify import verify
 from streams.core.placement import partition_of
 from streams.core.record import Position
 from streams.engine import POSITION_KEY

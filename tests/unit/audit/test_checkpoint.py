@@ -19,7 +19,8 @@ from streams.audit.checkpoint import (
 from streams.audit.divergence import DivergenceKind
 from streams.audit.log import Place, Span
 from streams.audit.memory_log import MemoryLog
-from streams.audit.verify import Scope, verify
+from streams.audit.plan import Scope
+from streams.audit.verify import verify
 from streams.core.record import Position
 from streams.engine import StatePosition, row_hash
 from streams.errors import ConfigError

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from streams.audit.divergence import DivergenceKind
 from streams.audit.log import LogRecord, Place, Span
 from streams.audit.memory_log import MemoryLog
-from streams.audit.verify import Scope, verify
+from streams.audit.plan import Scope
+from streams.audit.verify import verify
 from streams.core.record import Position
 from streams.engine import FoldFailed, Memory, MemoryStore, fold_batch
 from streams.errors import ConfigError, TopologyError
