@@ -21,6 +21,7 @@ RUN pip install --no-cache-dir "uv==0.13.*" \
 COPY streams streams
 COPY schemas schemas
 COPY topology topology
+COPY examples examples
 RUN uv pip install --quiet --no-cache --python /opt/harn --no-deps \
       --build-constraints requirements.lock . \
  && /opt/harn/bin/python -m compileall -q /opt/harn

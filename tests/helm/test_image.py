@@ -23,13 +23,14 @@ def test_the_image_runs_as_the_user_that_the_chart_asks_for() -> None:
 
 def test_every_package_and_file_of_the_build_is_copied_and_not_ignored() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    packages = {path.split("/")[0] for path in included}
     kept = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text("utf-8"), re.MULTILINE))
 
     for package in packages:
         assert f"COPY {package} {package}" in DOCKERFILE
     files = re.findall(r"^COPY (pyproject.*) \./$", DOCKERFILE, re.MULTILINE)[0].split()
-    assert set(packages) | set(files) == kept
+    assert packages | set(files) == kept
     assert project["project"]["readme"] in files
     assert set(project["project"]["license-files"]) <= set(files)
 

@@ -61,6 +61,7 @@ def test_the_wheel_carries_code_schemas_and_the_brokers_lock(tmp_path: Path) -> 
     }
     assert "streams/edge/broker/kafka.lock" in names
     assert any(name.startswith("schemas/released/") for name in names)
+    assert {f"streams/cli/github_triage/{name}" for name in ("harn.toml", "lib.py")} <= names
     assert source <= names
     assert not any(name.startswith(("tests/", "bench/")) for name in names)
     assert any(name.endswith("/entry_points.txt") for name in names)
