@@ -29,6 +29,7 @@ from streams.engine.evidence import Evidence
 from streams.engine.fetched import RawRecord, size_of
 from streams.engine.memory import Memory, StatePosition
 from streams.engine.store import RowChange
+from streams.errors import HarnError
 from topology.model import RUNTIME_KINDS, TICK
 
 DUE_MAX_PER_RECORD = 1_000
@@ -77,12 +78,19 @@ class Step:
 class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest of the tree does
     """A fold raised at the record at `offset`: a bug.  The memory is unusable.
 
-    `index` is the record's place in the batch.  `timer` is the key of the row whose timer was being
-    fired, None when the record itself was being folded.
+    `index` is the record's place in the batch, `suspects` how many records from there on may be to
+    blame: more than one when what they left behind together cannot be written.  `timer` is the key
+    of the row whose timer was being fired, None when the record itself was being folded.
     """
 
     def __init__(
-        self, offset: int, index: int, cause: BaseException, timer: str | None = None
+        self,
+        offset: int,
+        index: int,
+        cause: BaseException,
+        timer: str | None = None,
+        *,
+        suspects: int = 1,
     ) -> None:
         """Keep the place; the cause is chained."""
         what = (
@@ -94,6 +102,7 @@ class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest
         self.offset = offset
         self.index = index
         self.timer = timer
+        self.suspects = suspects
 
 
 def _read_headers(
@@ -327,7 +336,8 @@ def fold_batch(
              timer_skips: keys of rows whose timers an operator told the stage to pass over; the
              rows are removed when they are due.
     Returns: the step; `step.records` says how many of `raws` it covers (a full batch is cut early).
-    Raises:  FoldFailed when the fold raises; the memory must then be dropped.
+    Raises:  FoldFailed when the fold raises, or leaves what cannot be encoded; an outage's own
+             HarnError (a schema registry that does not answer).  The memory must then be dropped.
     Source:  DESIGN "The stage runtime".
     """
     first_offset = raws[0].offset
@@ -339,13 +349,18 @@ def fold_batch(
         assert raw.offset >= next_offset, f"offset {raw.offset} comes after {next_offset - 1}"
         try:
             batch.fold(raw)
+        except HarnError:
+            raise  # an outage says nothing about the record
         except Exception as error:
             raise FoldFailed(raw.offset, done, error, batch.firing) from error
         next_offset = raw.offset + 1
         done += 1
         if batch.full:
             break
-    return batch.finish(first_offset, next_offset, done)
+    try:
+        return batch.finish(first_offset, next_offset, done)
+    except Exception as error:
+        raise FoldFailed(first_offset, 0, error, suspects=done) from error
 
 
 def settle(memory: Memory, step: Step) -> None:

@@ -129,7 +129,9 @@ class StageOwner:
             )
         except FoldFailed as failure:
             self.memory = self._load()
-            if failure.index == 0:
+            if failure.suspects > 1:
+                self.step(failure.suspects // 2, crash)
+            elif failure.index == 0:
                 self.halted = failure
             else:  # the records before it fold alike, whatever the cut
                 self.step(failure.index, crash)
@@ -183,9 +185,9 @@ class StageOwner:
         if failure is None:
             return
         if skip and failure.timer is not None:
-            self._timer_skips = frozenset({failure.timer})
+            self._timer_skips |= {failure.timer}
         elif skip:
-            self._skips = frozenset({failure.offset})
+            self._skips |= {failure.offset}
         self.halted = None
 
     @property

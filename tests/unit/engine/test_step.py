@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from streams.audit.log import LogRecord
-from streams.core.record import Output
-from streams.core.state import Fold
+from streams.core.record import Output, Record
+from streams.core.state import Answer, Fold, State
 from streams.engine import (
     MAX_INPUT_BYTES,
     MAX_RECORD_BYTES,
@@ -19,6 +19,7 @@ from streams.engine import (
 )
 from streams.engine import step as module
 from streams.engine.bound import MAX_DERIVED_BYTES
+from streams.errors import BrokerError
 from tests.support.stage_log import START_MS, Out, StageLog, decoded, reloaded
 from tests.support.toy import FOLD, command, said, toy_codec, toy_stage
 
@@ -254,6 +255,32 @@ def test_a_fold_that_raises_names_the_record() -> None:
     assert (failed.value.offset, failed.value.index, failed.value.timer) == (7, 2, None)
     assert isinstance(failed.value.__cause__, RuntimeError)
     assert str(failed.value) == "fold raised on offset 7: RuntimeError('boom')"
+
+
+def test_a_row_that_cannot_be_written_puts_the_whole_batch_under_suspicion() -> None:
+    bad = raw(1, "put", "p:bad")
+
+    def unwritable(state: State, record: Record, /) -> Answer:
+        state.rows.put(f"p:{record.offset}", {"due_ms": None, "text": record.offset % 2 or "fine"})
+        return ()
+
+    memory = log(Fold(on_record=unwritable)).memory
+    with pytest.raises(FoldFailed, match="text") as failed:
+        fold_batch(memory, [raw(0), bad, raw(2)])
+    assert (failed.value.offset, failed.value.index, failed.value.suspects) == (0, 0, 3)
+    memory = log(Fold(on_record=unwritable)).memory
+    settle(memory, fold_batch(memory, [raw(0)]))
+    with pytest.raises(FoldFailed) as failed:
+        fold_batch(memory, [bad])
+    assert (failed.value.offset, failed.value.suspects) == (1, 1)
+
+
+def test_an_outage_is_nothing_that_a_record_is_to_blame_for() -> None:
+    def out(*_: Any) -> list[Output]:
+        raise BrokerError("the schema registry does not answer", retryable=True)
+
+    with pytest.raises(BrokerError, match="registry"):
+        fold_batch(log(Fold(on_record=out)).memory, [raw(0)])
 
 
 def test_a_skipped_record_is_quarantined_and_the_rest_folded() -> None:
