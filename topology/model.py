@@ -136,6 +136,7 @@ class Stage:
     table: Table
     quarantine: str
     doc: str
+    family_sinks: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:

@@ -8,6 +8,7 @@ Source: DESIGN "Roles", "Following the work".
 from __future__ import annotations
 
 from topology.model import RowType, Stage, Table
+from topology.topics import GATE_TOPICS
 
 REGISTRY = Stage(
     name="registry",
@@ -71,6 +72,7 @@ DISPATCH = Stage(
         "triggers.lifecycle",
         "triggers.registry",
     ),
+    family_sinks=GATE_TOPICS,
     quarantine="trigger.dlq",
     doc="Runs each dispatch to its one terminal outcome: attempts, leases, retries, dead letters.",
     table=Table(
@@ -87,6 +89,13 @@ DISPATCH = Stage(
                 schema="row_dispatch",
                 doc="`d:<dispatch id>`: a live dispatch; due at its lease's end or its retry.",
                 due_field="due_ms",
+            ),
+            RowType(
+                prefix="w",
+                schema="row_window",
+                doc="`w:<gate>:<binding key>:<key>`: the last starts at a windowed gate's key.",
+                due_field="expires_at_ms",
+                ticking=False,
             ),
             RowType(
                 prefix="e",

@@ -21,6 +21,18 @@ _LIFECYCLE_KINDS = (
     ("state_transition", "lifecycle_state_transition"),
 )
 
+_GATE_DECISIONS = {
+    "batch": ("enqueued", "dispatched"),
+    "debounce": ("seen", "selected"),
+    "rate_limit": ("allowed", "blocked"),
+    "throttle": ("wait", "acquired"),
+    "singleton": ("acquired", "skipped", "released"),
+    "concurrency": ("acquired", "released"),
+}
+
+GATE_TOPICS = tuple(f"trigger.{gate}.{{binding}}" for gate in _GATE_DECISIONS)
+"""Families: one topic per trigger that declares the gate."""
+
 TRIGGER_TOPICS: tuple[Topic, ...] = (
     Topic(
         name="trigger.inbox.envelopes",
@@ -154,9 +166,10 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
             role=TopicRole.OUTPUT,
             partitions=1,
             key="gate value",
-            doc=f"Decisions of the {gate} gate of one binding.",
+            doc=f"Decisions of the {gate} gate of one trigger.",
+            kinds=tuple((f"{gate}_{decided}", "gate_decision") for decided in decisions),
         )
-        for gate in ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrency")
+        for gate, decisions in _GATE_DECISIONS.items()
     ),
 )
 

@@ -75,11 +75,18 @@ class KafkaLog:
 
     def partitions(self, topic: str, /) -> int:
         """See `LogReader.partitions`; the cluster is asked once."""
+        return self._known().get(topic, 0)
+
+    def topic_names(self) -> frozenset[str]:
+        """See `LogReader.topic_names`; the cluster is asked once."""
+        return frozenset(self._known())
+
+    def _known(self) -> dict[str, int]:
         if self._counts is None:
             with _outages("the topics"):
                 topics = self._admin.list_topics(timeout=_REQUEST_S).topics
             self._counts = {name: len(found.partitions) for name, found in topics.items()}
-        return self._counts.get(topic, 0)
+        return self._counts
 
     # ------------------------------------------------------------------ ends
     def spans(self, places: Collection[Place], /) -> dict[Place, Span]:

@@ -46,6 +46,10 @@ class LogReader(Protocol):
         """How many partitions the topic has; 0 when there is no such topic."""
         ...
 
+    def topic_names(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        ...
+
     def spans(self, places: Collection[Place], /) -> dict[Place, Span]:
         """Return what each partition holds now.
 

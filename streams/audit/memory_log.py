@@ -61,6 +61,10 @@ class MemoryLog:
         """See `LogReader.partitions`."""
         return len(self.topics.get(topic, ()))
 
+    def topic_names(self) -> frozenset[str]:
+        """See `LogReader.topic_names`."""
+        return frozenset(self.topics)
+
     def spans(self, places: Collection[Place], /) -> dict[Place, Span]:
         """See `LogReader.spans`."""
         return {place: self._span(place) for place in places}

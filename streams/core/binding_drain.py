@@ -55,9 +55,8 @@ class Bindings:
             self.draining[binding_key] -= 1
 
 
-def build_index(state: State, /) -> Bindings:
+def fill(index: Bindings, state: State, /) -> None:
     """Read bindings from rows; counts live dispatches (O(rows)) only when a binding drains."""
-    index = Bindings()
     for _, row in state.rows.scan("b:"):
         binding_row: RowDispatchBinding = row
         key = binding_row["binding"]["binding_key"]
@@ -66,7 +65,6 @@ def build_index(state: State, /) -> Bindings:
             index.draining[key] = 0
     if index.draining:
         _count_live(state, index, frozenset(index.draining))
-    return index
 
 
 def _count_live(state: State, index: Bindings, keys: frozenset[str]) -> None:

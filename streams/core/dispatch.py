@@ -23,19 +23,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from streams.core import binding_drain, bounds, retry, revision
+from streams.core.dispatch_index import DispatchIndex, build_index
+from streams.core.dispatch_moves import (
+    advance,
+    dead_letter,
+    dispatch_of,
+    event_key,
+    follow,
+    invoke_again,
+    let_on,
+    row_key,
+    succeed,
+)
 from streams.core.dispatch_records import (
     Dispatch,
     attempt_failed,
     attempt_finished,
     attempt_started,
-    dead_lettered,
     invocation_lost,
     invocation_refused,
     invocation_reissued,
     invoke,
     retry_planned,
-    succeeded,
 )
+from streams.core.gate import admission
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
@@ -45,7 +56,7 @@ from streams.core.wire import (
     InvocationsRunning,
     RowDispatch,
     RowEvent,
-    TriggerEvent,
+    RowWindow,
 )
 
 LOSSES_MAX = 16
@@ -67,20 +78,10 @@ _TERMINAL_REASONS = {
 }
 
 
-def row_key(dispatch_id: str, /) -> str:
-    """Key of a live dispatch's row."""
-    return f"d:{dispatch_id}"
-
-
-def event_key(dispatch_id: str, /) -> str:
-    """Key of the row that holds a live dispatch's event."""
-    return f"e:{dispatch_id}"
-
-
 # ---------------------------------------------------------------------- starting attempts
 def _on_event_matched(state: State, record: Record) -> Answer:
     matched: EventMatched = record.value
-    index: binding_drain.Bindings = state.index
+    index: DispatchIndex = state.index
     binding = index.bindings.get(matched["binding_key"])
     dispatch_id = matched["dispatch_id"]
     if binding is None:
@@ -107,31 +108,26 @@ def _on_event_matched(state: State, record: Record) -> Answer:
         "returns": 0,
         "accepted_at_ms": matched["accepted_at_ms"],
         "attempts": [],
+        "keys": matched["keys"],
+        "arrival": record.offset,
+        "rank": 0,
+        "gate": None,
+        "holds": [],
+        "since_ms": 0,
+        "body_bytes": 0,
+        "members": [],
     }
     body: RowEvent = {"event": event}
     state.rows.put(row_key(dispatch_id), row)
     state.rows.put(event_key(dispatch_id), body)
     index.opened(matched["binding_key"])
-    dispatch = Dispatch(row, binding)
-    return (*attempt_started(dispatch), invoke(dispatch, event, state.partition))
-
-
-def _invoke(state: State, row: RowDispatch) -> Output:
-    """Make the intent for a row whose fence has just grown; the row is stored as invoked."""
-    invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
-    state.rows.put(row_key(row["dispatch_id"]), invoked)
-    return invoke(_dispatch(state, invoked), _event(state, row), state.partition)
-
-
-def _event(state: State, row: RowDispatch) -> TriggerEvent:
-    body: RowEvent | None = state.rows.get(event_key(row["dispatch_id"]))
-    assert body is not None, "a live dispatch keeps its event"
-    return body["event"]
-
-
-def _dispatch(state: State, row: RowDispatch) -> Dispatch:
-    index: binding_drain.Bindings = state.index
-    return Dispatch(row, index.bindings[row["binding_key"]])
+    flow = index.flow(matched["binding_key"])
+    if not flow.declared:
+        dispatch = Dispatch(row, binding)
+        return (*attempt_started(dispatch), invoke(dispatch, event, state.partition))
+    row["rank"] = flow.rank(matched["keys"])
+    row["body_bytes"] = len(event["provider_payload"])
+    return advance(state, row, None)
 
 
 # ---------------------------------------------------------------------- words of invokers
@@ -209,18 +205,17 @@ def _on_invocation_completed(state: State, record: Record) -> Answer:
         "completed_at_ms": word["completed_at_ms"],
     }
     row = {**row, "attempts": [*row["attempts"], _kept(entry)]}
-    dispatch = _dispatch(state, row)
+    dispatch = dispatch_of(state, row)
     finished = attempt_finished(dispatch, entry)
     if word["outcome"] == "success":
-        _end(state, row)
-        return (finished, *succeeded(dispatch, word["result"]), *_ended(state, row))
+        return (finished, *succeed(state, row, word["result"]))
     error = entry["error"] or word["outcome"]
     failed = (finished, *attempt_failed(dispatch, error))
     reason = _TERMINAL_REASONS.get(word["outcome"])
     if reason is None and word["error_class"] == "terminal":
         reason = "terminal"
     if reason is not None:
-        return (*failed, *_dead_letter(state, row, error, word["error_class"], reason))
+        return (*failed, *dead_letter(state, row, error, word["error_class"], reason))
     return (*failed, *_retry(state, row, word, error))
 
 
@@ -235,10 +230,10 @@ def _kept(entry: AttemptEntry) -> AttemptEntry:
 def _retry(
     state: State, row: RowDispatch, word: InvocationCompleted, error: str
 ) -> Iterable[Output]:
-    dispatch = _dispatch(state, row)
+    dispatch = dispatch_of(state, row)
     delay_ms = retry.delay_ms(dispatch.binding["retry"], row["attempt"])
     if delay_ms is None:
-        return _dead_letter(state, row, error, word["error_class"], "retry_exhausted")
+        return dead_letter(state, row, error, word["error_class"], "retry_exhausted")
     delay_ms = max(delay_ms, min(word["retry_after_ms"] or 0, RETRY_AFTER_MAX_MS))
     planned = retry_planned(dispatch, delay_ms, error)
     upcoming: RowDispatch = {
@@ -250,11 +245,21 @@ def _retry(
         "invoker_id": None,
         "returns": 0,
     }
-    if delay_ms > 0:
-        state.rows.put(row_key(row["dispatch_id"]), upcoming)
-        return planned
-    started = attempt_started(_dispatch(state, upcoming))
-    return (*planned, *started, _invoke(state, upcoming))
+    if delay_ms == 0:
+        started = attempt_started(dispatch_of(state, upcoming))
+        return (*planned, *started, invoke_again(state, upcoming))
+    given = _released_on_retry(state, row)
+    upcoming["holds"] = [gate for gate in row["holds"] if gate not in given]
+    state.rows.put(row_key(row["dispatch_id"]), upcoming)
+    return (*planned, *let_on(state, row, given)) if given else planned
+
+
+def _released_on_retry(state: State, row: RowDispatch) -> list[str]:
+    """Name the slots that a dispatch gives up while it waits for its next attempt."""
+    index: DispatchIndex = state.index
+    limit = index.flow(row["binding_key"]).concurrency
+    released = limit is not None and limit.release_on_retry and "concurrency" in row["holds"]
+    return ["concurrency"] if released else []
 
 
 def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Answer:
@@ -262,11 +267,11 @@ def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> An
     returns = row["returns"] + 1
     if returns > RETURNS_MAX:
         error = bounds.shortened(word["error"] or f"given back {returns} times")
-        return tuple(_dead_letter(state, row, error, word["error_class"], "unresolved"))
+        return tuple(dead_letter(state, row, error, word["error_class"], "unresolved"))
     delay_ms = 0
     if word["outcome"] == "unresolved":
         delay_ms = min(1_000 << min(returns - 1, 5), RETURN_DELAY_MAX_MS)
-    reissued = invocation_reissued(_dispatch(state, row), word["outcome"], delay_ms)
+    reissued = invocation_reissued(dispatch_of(state, row), word["outcome"], delay_ms)
     again: RowDispatch = {
         **row,
         "status": "returned",
@@ -278,61 +283,62 @@ def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> An
     if delay_ms > 0:
         state.rows.put(row_key(row["dispatch_id"]), again)
         return (reissued,)
-    return (reissued, _invoke(state, again))
-
-
-# ---------------------------------------------------------------------- endings
-def _dead_letter(
-    state: State, row: RowDispatch, error: str, error_class: str, reason: str
-) -> Iterable[Output]:
-    event = _event(state, row)
-    dispatch = _dispatch(state, row)
-    _end(state, row)
-    moved = dead_lettered(
-        dispatch,
-        event,
-        home_partition=state.partition,
-        error=error,
-        error_class=error_class,
-        reason=reason,
-    )
-    return (*moved, *_ended(state, row))
-
-
-def _end(state: State, row: RowDispatch) -> None:
-    state.rows.delete(row_key(row["dispatch_id"]))
-    state.rows.delete(event_key(row["dispatch_id"]))
-
-
-def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
-    """Say what the end of a dispatch sets free: the last one of a drained binding ends it here."""
-    index: binding_drain.Bindings = state.index
-    index.closed(row["binding_key"])
-    return binding_drain.ended_if_idle(state, row["binding_key"])
+    return (reissued, invoke_again(state, again))
 
 
 # ---------------------------------------------------------------------- time
-def _on_due(state: State, _key: str, row: RowDispatch, _record: Record, /) -> Iterable[Output]:
+def _on_due(
+    state: State, key: str, row: RowDispatch | RowWindow, _record: Record, /
+) -> Iterable[Output]:
+    if "status" not in row:  # a window whose last start lies a period back
+        state.rows.delete(key)
+        return ()
     match row["status"]:
+        case "gated":
+            return _gate_due(state, row)
         case "running":
             return _lease_lost(state, row)
         case "waiting":
-            return (*attempt_started(_dispatch(state, row)), _invoke(state, row))
+            return _retry_due(state, row)
         case "returned":
-            return (_invoke(state, row),)
+            return (invoke_again(state, row),)
         case status:
             message = f"a dispatch that is {status} has no due time"
             raise AssertionError(message)
 
 
+def _retry_due(state: State, row: RowDispatch) -> Iterable[Output]:
+    """Start the next attempt; a slot given up meanwhile is queued for again, at its old place."""
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    if flow.concurrency is None or "concurrency" in row["holds"]:
+        return (*attempt_started(dispatch_of(state, row)), invoke_again(state, row))
+    outputs: list[Output] = []
+    verdict = admission.meet(state, index.slots, flow, row, "concurrency")
+    further = follow(state, row, verdict, outputs)
+    if further is not None:
+        outputs += advance(state, further, "concurrency")
+    return outputs
+
+
+def _gate_due(state: State, row: RowDispatch) -> Iterable[Output]:
+    index: DispatchIndex = state.index
+    verdict = admission.due(state, index.slots, index.flow(row["binding_key"]), row)
+    outputs: list[Output] = []
+    further = follow(state, row, verdict, outputs)
+    if further is not None:
+        outputs += advance(state, further, row["gate"])
+    return outputs
+
+
 def _lease_lost(state: State, row: RowDispatch) -> Iterable[Output]:
     losses = row["losses"] + 1
-    lost = invocation_lost(_dispatch(state, row), losses)
+    lost = invocation_lost(dispatch_of(state, row), losses)
     if losses > LOSSES_MAX:
         error = f"{losses} invokers were lost while they ran it"
-        return (lost, *_dead_letter(state, row, error, "invoker_lost", "invoker_lost"))
+        return (lost, *dead_letter(state, row, error, "invoker_lost", "invoker_lost"))
     again: RowDispatch = {**row, "fence": row["fence"] + 1, "losses": losses}
-    return (lost, _invoke(state, again))
+    return (lost, invoke_again(state, again))
 
 
 _HANDLERS: dict[str, Callable[[State, Record], Answer]] = {
@@ -351,4 +357,4 @@ def _on_record(state: State, record: Record, /) -> Answer:
     return handler(state, record)
 
 
-FOLD = Fold(on_record=_on_record, on_due=_on_due, build_index=binding_drain.build_index)
+FOLD = Fold(on_record=_on_record, on_due=_on_due, build_index=build_index)

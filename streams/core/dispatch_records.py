@@ -5,6 +5,8 @@ Source: SEMANTICS 2.7-2.10.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from streams.core.clock import rfc3339
@@ -24,6 +26,7 @@ from streams.core.wire import (
     LifecycleOutcomeRefused,
     LifecycleRetryScheduled,
     OutboxDispatchFailed,
+    OutboxDispatchSkipped,
     OutboxDispatchStarted,
     OutboxDispatchSucceeded,
     RetryScheduled,
@@ -177,6 +180,23 @@ def attempt_failed(dispatch: Dispatch, error: str, /) -> tuple[Output, Output]:
         dispatch.output(LIFECYCLE, "DispatchFailed", lifecycle),
         dispatch.output(OUTBOX, "dispatch_failed", outbox),
     )
+
+
+def skipped(dispatch: Dispatch, stage: str, detail: Mapping[str, str], /) -> Output:
+    """The dispatch ended without an attempt: the outbox' terminal record."""
+    row, binding = dispatch
+    value: OutboxDispatchSkipped = {
+        "event_id": row["event_id"],
+        "dispatch_id": row["dispatch_id"],
+        "trigger_id": row["trigger_id"],
+        "binding_key": row["binding_key"],
+        "handler_kind": binding["handler_kind"],
+        "target_uri": binding["target_uri"],
+        "skip_stage": stage,
+        "detail": json.dumps(dict(detail), sort_keys=True, separators=(",", ":")),
+        "replay_of_event_id": row["replay_of_event_id"],
+    }
+    return dispatch.output(OUTBOX, "dispatch_skipped", value)
 
 
 def retry_planned(dispatch: Dispatch, delay_ms: int, error: str, /) -> tuple[Output, Output]:

@@ -181,6 +181,7 @@ def _matched(
         "trigger_id": binding["trigger_id"],
         "binding_key": binding["binding_key"],
         "accepted_at_ms": record.timestamp_ms,
+        "keys": {},
         "replay_of_event_id": envelope["replay_of_event_id"],
         "event": envelope["event"],
     }

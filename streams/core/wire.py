@@ -13,7 +13,7 @@ from typing import Literal, TypedDict
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
 BindingState = Literal["registering", "active", "draining", "terminated", "unknown"]
-DispatchStatus = Literal["invoked", "running", "waiting", "returned", "unknown"]
+DispatchStatus = Literal["invoked", "running", "waiting", "returned", "gated", "unknown"]
 ErrorClass = Literal[
     "none",
     "handler_error",
@@ -176,8 +176,22 @@ class EventMatched(TypedDict):
     trigger_id: str
     binding_key: str
     accepted_at_ms: int
+    keys: Mapping[str, str]
     replay_of_event_id: str | None
     event: TriggerEvent
+
+
+class GateDecision(TypedDict):
+    """What a gate decided about one dispatch."""
+
+    gate: str
+    dispatch_id: str
+    event_id: str
+    token: int
+    size: int | None
+    count: int | None
+    max: int | None
+    delay_ms: int | None
 
 
 class InvocationCompleted(TypedDict):
@@ -568,6 +582,14 @@ class RowDispatch(TypedDict):
     returns: int
     accepted_at_ms: int
     attempts: Sequence[AttemptEntry]
+    keys: Mapping[str, str]
+    arrival: int
+    rank: int
+    gate: str | None
+    holds: Sequence[str]
+    since_ms: int
+    body_bytes: int
+    members: Sequence[str]
 
 
 class RowDispatchBinding(TypedDict):
@@ -615,6 +637,17 @@ class RowSeen(TypedDict):
     """Inbox: an event or delivery that was seen."""
 
     event_id: str
+    expires_at_ms: int
+
+
+class RowWindow(TypedDict):
+    """Dispatch: the last starts of a rate limit's or throttle's gate key."""
+
+    gate: str
+    binding_key: str
+    key: str
+    starts: bytes
+    planned: bytes
     expires_at_ms: int
 
 
@@ -668,3 +701,4 @@ class TriggerEvent(TypedDict):
     provider_payload: str
     signature_state: SignatureState
     signature_reason: str | None
+    batch: Sequence[str] | None

@@ -16,6 +16,7 @@ from typing import Any
 from streams.codec import Codec
 from streams.core.state import Fold
 from topology import Stage, Topology
+from topology.family import family_of
 
 MAX_RECORD_BYTES = 900_000
 """No fold emits a larger record: the broker's default limit is 1,048,588 with its own framing."""
@@ -49,6 +50,30 @@ class Sink:
     tag: bytes
 
 
+def sink_of(topic: str, kind: str, encode: Encode) -> Sink:
+    """How outputs of a kind for a topic are written."""
+    return Sink(topic, ("kind", kind.encode()), encode, f"{topic}\0{kind}\0".encode())
+
+
+class _Sinks(dict[tuple[str, str], Sink]):
+    """Sinks by (topic, kind); those of a topic family's members are made when first met."""
+
+    def __init__(self, topology: Topology, codec: Codec, stage: Stage) -> None:
+        super().__init__()
+        self._topology = topology
+        self._codec = codec
+        self._families = frozenset(stage.family_sinks)
+
+    def __missing__(self, key: tuple[str, str]) -> Sink:
+        topic, kind = key
+        family = family_of(self._topology, topic) if self._families else None
+        if family is None or family.name not in self._families:
+            raise KeyError(key)
+        schema = self._topology.kinds[family.name, kind]
+        sink = self[key] = sink_of(topic, kind, self._codec.encoder(schema))
+        return sink
+
+
 @dataclass(slots=True)
 class BoundStage:
     """One stage ready to fold.
@@ -79,16 +104,10 @@ class BoundStage:
             by_schema.setdefault(schema, []).append(kind)
         self.kind_of_schema = {s: kinds[0] for s, kinds in by_schema.items() if len(kinds) == 1}
         writable = {*stage.sinks, stage.quarantine}
-        self.sinks = {
-            (topic, kind): Sink(
-                topic,
-                ("kind", kind.encode()),
-                self.codec.encoder(schema),
-                f"{topic}\0{kind}\0".encode(),
-            )
-            for (topic, kind), schema in self.topology.kinds.items()
-            if topic in writable
-        }
+        self.sinks = _Sinks(self.topology, self.codec, stage)
+        for (topic, kind), schema in self.topology.kinds.items():
+            if topic in writable:
+                self.sinks[topic, kind] = sink_of(topic, kind, self.codec.encoder(schema))
         self.rows = {
             row.prefix: RowCodec(
                 row.prefix, self.codec.encoder(row.schema), row.due_field, row.ticking

@@ -71,6 +71,10 @@ class MemoryKafka:
         """Return how many partitions a topic has; 0 when there is no such topic."""
         return len(self._topics.get(topic, ()))
 
+    def topic_names(self) -> frozenset[str]:
+        """Return the names of all topics."""
+        return frozenset(self._topics)
+
     def _partition(self, topic: str, partition: int) -> _Partition:
         try:
             return self._topics[topic][partition]

@@ -1,0 +1,173 @@
+"""What can be done with a live dispatch: through its gates, to an invoker, to an end.
+
+These moves call each other: an end frees a slot, the slot lets a waiter go on, the waiter may be
+skipped, which is an end.  Each call handles one dispatch and leaves its row as the log says.
+
+Source: DESIGN "An invocation", decisions on slots; SEMANTICS 2.3, 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streams.core import binding_drain
+from streams.core.dispatch_index import DispatchIndex
+from streams.core.dispatch_records import (
+    Dispatch,
+    attempt_started,
+    dead_lettered,
+    invoke,
+    skipped,
+    succeeded,
+)
+from streams.core.event_json import event_json
+from streams.core.gate import admission
+from streams.core.record import Output
+from streams.core.state import State
+from streams.core.wire import RowDispatch, RowEvent, TriggerEvent
+
+
+def row_key(dispatch_id: str, /) -> str:
+    """Key of a live dispatch's row."""
+    return f"d:{dispatch_id}"
+
+
+def event_key(dispatch_id: str, /) -> str:
+    """Key of the row that holds a live dispatch's event."""
+    return f"e:{dispatch_id}"
+
+
+def advance(state: State, row: RowDispatch, passed: str | None) -> list[Output]:
+    """Take a dispatch through the gates behind `passed`, and on to its attempt if all let it."""
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    gates = flow.declared
+    outputs: list[Output] = []
+    for gate in gates[0 if passed is None else gates.index(passed) + 1 :]:
+        verdict = admission.meet(state, index.slots, flow, row, gate)
+        further = follow(state, row, verdict, outputs)
+        if further is None:
+            return outputs
+        row = further
+    outputs += attempt_started(dispatch_of(state, row))
+    outputs.append(invoke_again(state, row))
+    return outputs
+
+
+def follow(
+    state: State, row: RowDispatch, verdict: admission.Verdict, outputs: list[Output]
+) -> RowDispatch | None:
+    """Carry out a gate's verdict; return the row that goes on, if one does."""
+    outputs += verdict.outputs
+    further = verdict.row
+    if further is not None and further["members"]:
+        _merge(state, further)
+    for dispatch_id, code in verdict.skipped:
+        superseded: RowDispatch | None = state.rows.get(row_key(dispatch_id))
+        assert superseded is not None, "a superseded dispatch is live"
+        outputs += _skip(state, superseded, code)
+    if further is not None:
+        return {**further, "gate": None, "due_ms": None}
+    if verdict.waits is not None:
+        state.rows.put(row_key(row["dispatch_id"]), verdict.waits)
+    elif verdict.full:
+        waiting_max = state.index.flow(row["binding_key"]).waiting_max
+        error = f"{waiting_max} dispatches wait at the gate already"
+        outputs += dead_letter(state, row, error, "budget_exhausted", "gate_full")
+    else:
+        assert verdict.skip is not None, "a verdict says one thing"
+        outputs += _skip(state, row, verdict.skip)
+    return None
+
+
+def _merge(state: State, leader: RowDispatch) -> None:
+    """Attach every member of a batch to its leader's event, as JSON text, in arrival order."""
+    event = event_of(state, leader)
+    members = [_event_by_id(state, dispatch_id) for dispatch_id in leader["members"]]
+    merged: RowEvent = {"event": {**event, "batch": [event_json(member) for member in members]}}
+    state.rows.put(event_key(leader["dispatch_id"]), merged)
+
+
+def _skip(state: State, row: RowDispatch, code: str) -> list[Output]:
+    """End a dispatch that a gate skips."""
+    skipped_row = skipped(dispatch_of(state, row), "flow_control", {"flow_control": code})
+    _forget(state, row)
+    return [skipped_row, *_ended(state, row)]
+
+
+def let_on(state: State, row: RowDispatch, gates: Iterable[str]) -> list[Output]:
+    """Give back slots of a dispatch, and let those go on whose turn it is now."""
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    outputs = admission.let_go(index.slots, row, gates)
+    while (dispatch_id := admission.next_waiter(index.slots, flow, row)) is not None:
+        waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
+        assert waiter is not None, "a waiter is live"
+        verdict = admission.acquire(index.slots, flow, waiter)
+        further = follow(state, waiter, verdict, outputs)
+        assert further is not None, "a free slot lets its waiter go on"
+        outputs += advance(state, further, "concurrency")
+    return outputs
+
+
+def invoke_again(state: State, row: RowDispatch) -> Output:
+    """Make the intent for a row whose fence has just grown; the row is stored as invoked."""
+    invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
+    state.rows.put(row_key(row["dispatch_id"]), invoked)
+    return invoke(dispatch_of(state, invoked), event_of(state, row), state.partition)
+
+
+def event_of(state: State, row: RowDispatch) -> TriggerEvent:
+    """Return the event of a live dispatch."""
+    return _event_by_id(state, row["dispatch_id"])
+
+
+def _event_by_id(state: State, dispatch_id: str) -> TriggerEvent:
+    body: RowEvent | None = state.rows.get(event_key(dispatch_id))
+    assert body is not None, "a live dispatch keeps its event"
+    return body["event"]
+
+
+def dispatch_of(state: State, row: RowDispatch) -> Dispatch:
+    """Return a dispatch's row with its binding."""
+    index: binding_drain.Bindings = state.index
+    return Dispatch(row, index.bindings[row["binding_key"]])
+
+
+def succeed(state: State, row: RowDispatch, result: str | None) -> Iterable[Output]:
+    """End a dispatch that its handler finished."""
+    ended = succeeded(dispatch_of(state, row), result)
+    _forget(state, row)
+    return (*ended, *_ended(state, row))
+
+
+def dead_letter(
+    state: State, row: RowDispatch, error: str, error_class: str, reason: str
+) -> Iterable[Output]:
+    """End a dispatch undelivered, in the DLQ."""
+    event = event_of(state, row)
+    dispatch = dispatch_of(state, row)
+    _forget(state, row)
+    moved = dead_lettered(
+        dispatch,
+        event,
+        home_partition=state.partition,
+        error=error,
+        error_class=error_class,
+        reason=reason,
+    )
+    return (*moved, *_ended(state, row))
+
+
+def _forget(state: State, row: RowDispatch) -> None:
+    state.rows.delete(row_key(row["dispatch_id"]))
+    state.rows.delete(event_key(row["dispatch_id"]))
+
+
+def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
+    """Say what the end of a dispatch sets free: slots, and a drained binding's last one ends it."""
+    index: DispatchIndex = state.index
+    outputs: list[Output] = let_on(state, row, row["holds"]) if row["holds"] else []
+    index.closed(row["binding_key"])
+    outputs += binding_drain.ended_if_idle(state, row["binding_key"])
+    return outputs

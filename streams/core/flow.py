@@ -1,0 +1,137 @@
+"""A binding's flow control, as its definition declares it.
+
+Durations are milliseconds; a gate that is not declared is None.  `canonical` keys are those of the
+manifest's definition, already normalised by the manifest's reader.
+
+Source: SEMANTICS 3; seed trigger-dispatcher, "Dispatch shape" 4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from streams.core.wire import BindingDefinition
+
+GATES = ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrency")
+"""Every gate, in the order in which a dispatch passes them."""
+
+WAITING_MAX_DEFAULT = 10_000
+"""Dispatches that may wait at one gate key; beyond it they go to the DLQ as `gate_full`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Collect up to `size` events, or what came within `timeout_ms` of the first."""
+
+    size: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """Only the last event of a burst goes on, `period_ms` after it.
+
+    With `max_wait_ms` no later than that after the burst's first event.
+    """
+
+    period_ms: int
+    max_wait_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """At most `max` events in any `period_ms`."""
+
+    period_ms: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Singleton:
+    """One dispatch at a time, others are skipped; kept through retries unless told otherwise."""
+
+    release_on_retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """At most `max` dispatches at a time, others wait; kept through retries or not."""
+
+    max: int
+    release_on_retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The gates of one binding version."""
+
+    batch: Batch | None = None
+    debounce: Debounce | None = None
+    rate_limit: Window | None = None
+    throttle: Window | None = None
+    singleton: Singleton | None = None
+    concurrency: Concurrency | None = None
+    priority: tuple[str, ...] = ()
+    waiting_max: int = WAITING_MAX_DEFAULT
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The gates that are declared, in order."""
+        return tuple(gate for gate in GATES if getattr(self, gate) is not None)
+
+    def rank(self, keys: Mapping[str, str]) -> int:
+        """Place of a dispatch among the waiters of its concurrency gate: the lower goes first."""
+        if not self.priority:
+            return 0
+        value = keys.get("priority", "")
+        return self.priority.index(value) if value in self.priority else len(self.priority)
+
+
+NO_FLOW = Flow()
+
+
+def flow_of(binding: BindingDefinition, /) -> Flow:
+    """Read the gates out of a binding's canonical definition."""
+    table: dict[str, Any] = json.loads(binding["definition"])
+    priority = cast("dict[str, Any] | str | None", table.get("priority"))
+    return Flow(
+        batch=_batch(table.get("batch")),
+        debounce=_debounce(table.get("debounce")),
+        rate_limit=_window(table.get("rate_limit")),
+        throttle=_window(table.get("throttle")),
+        singleton=_singleton(table.get("singleton")),
+        concurrency=_concurrency(table.get("concurrency")),
+        priority=tuple(priority["order"]) if isinstance(priority, dict) else (),
+        waiting_max=int(table.get("max_waiting", WAITING_MAX_DEFAULT)),
+    )
+
+
+def _batch(table: dict[str, Any] | None) -> Batch | None:
+    return None if table is None else Batch(size=table["size"], timeout_ms=table["timeout_ms"])
+
+
+def _debounce(table: dict[str, Any] | None) -> Debounce | None:
+    if table is None:
+        return None
+    return Debounce(period_ms=table["period_ms"], max_wait_ms=table.get("max_wait_ms"))
+
+
+def _window(table: dict[str, Any] | None) -> Window | None:
+    return None if table is None else Window(period_ms=table["period_ms"], max=table["max"])
+
+
+def _singleton(table: dict[str, Any] | None) -> Singleton | None:
+    if table is None:
+        return None
+    return Singleton(release_on_retry=bool(table.get("release_on_retry", False)))
+
+
+def _concurrency(table: dict[str, Any] | None) -> Concurrency | None:
+    if table is None:
+        return None
+    return Concurrency(
+        max=table["max"], release_on_retry=bool(table.get("release_on_retry", False))
+    )

@@ -1,0 +1,1 @@
+"""The gates: admission tests that a dispatch passes before its first attempt."""

@@ -1,0 +1,272 @@
+"""Admission: a dispatch passes the gates that its binding declares, in their order.
+
+| gate | free | on excess |
+|---|---|---|
+| batch | collected; a full or late batch goes on as its leader | merged: skipped `batch_merged` |
+| debounce | waits for its period | superseded: skipped `debounced` |
+| rate_limit | goes on | skipped `rate_limited` |
+| throttle | goes on | waits for its planned start |
+| singleton | holds the slot | skipped `singleton_active` |
+| concurrency | holds a slot | waits, by priority, then arrival |
+
+A gate's answer is a `Verdict`; what follows (the next gate, the first attempt, the terminal record)
+is the dispatch fold's business.
+
+Invariants: in any window of a period, no more than `max` dispatches pass rate_limit or throttle; no
+more than one holds singleton, `max` concurrency, at every log position; nothing waits without a
+due time or a holder that will let it go on.
+
+Source: SEMANTICS 3; decisions of DESIGN 7 on slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from streams.core.flow import Concurrency, Debounce, Flow, Window
+from streams.core.gate import window
+from streams.core.gate.decision import decision
+from streams.core.gate.slots import Slots, gate_key
+from streams.core.record import Output
+from streams.core.state import State
+from streams.core.wire import RowDispatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A gate's answer about one dispatch.
+
+    Exactly one of: `row` goes on to the next gate; the dispatch `waits` as it is stored; it is
+    skipped with a `skip` code; it is `full`: the DLQ's.  `skipped` are other dispatches that this
+    one supersedes or merges, each with its code.
+    """
+
+    row: RowDispatch | None = None
+    waits: RowDispatch | None = None
+    skip: str | None = None
+    full: bool = False
+    outputs: tuple[Output, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = field(default=())
+
+
+def meet(state: State, slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> Verdict:
+    """Put a dispatch before a gate that its binding declares, for the first time."""
+    return _MEET[gate](state, slots, flow, row)
+
+
+def due(state: State, slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
+    """Time has come for a dispatch that waits at a gate with a due time."""
+    gate = row["gate"]
+    assert gate in _DUE, "only gates with a clock have a due time"
+    slots.leave(gate_key(row, gate), row["dispatch_id"])
+    return _DUE[gate](state, slots, flow, row)
+
+
+def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Output]:
+    """Give back the slots that a dispatch holds at these gates; tells the gates' topics."""
+    outputs: list[Output] = []
+    for gate in gates:
+        key = gate_key(row, gate)
+        if slots.release(key, row["dispatch_id"]):
+            outputs.append(decision(row, key, f"{gate}_released"))
+    return outputs
+
+
+def next_waiter(slots: Slots, flow: Flow, row: RowDispatch, /) -> str | None:
+    """The dispatch whose turn it is at the concurrency key of `row`, if a slot is free."""
+    limit = flow.concurrency
+    if limit is None:
+        return None
+    key = gate_key(row, "concurrency")
+    return slots.first(key) if slots.held(key) < limit.max else None
+
+
+def acquire(slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
+    """Give the free concurrency slot to the waiter whose turn it is."""
+    limit = flow.concurrency
+    assert limit is not None, "a waiter's binding declares concurrency"
+    slots.leave(gate_key(row, "concurrency"), row["dispatch_id"])
+    return _hold_concurrency(slots, limit, row)
+
+
+# ---------------------------------------------------------------------- waiting
+def _wait(
+    slots: Slots,
+    flow: Flow,
+    row: RowDispatch,
+    gate: str,
+    due_ms: int | None,
+    outputs: tuple[Output, ...],
+) -> Verdict:
+    key = gate_key(row, gate)
+    if slots.waiters(key) >= flow.waiting_max:
+        return Verdict(full=True, outputs=outputs)
+    waits: RowDispatch = {**row, "status": "gated", "gate": gate, "due_ms": due_ms}
+    slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"])
+    return Verdict(waits=waits, outputs=outputs)
+
+
+# ---------------------------------------------------------------------- batch
+def _meet_batch(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    batch = flow.batch
+    assert batch is not None, "the gate is declared"
+    key = gate_key(row, "batch")
+    members = slots.in_order(key)
+    enqueued = decision(row, key, "batch_enqueued", size=len(members) + 1)
+    due_ms = None if members else state.now_ms + batch.timeout_ms
+    answer = _wait(slots, flow, row, "batch", due_ms, (enqueued,))
+    if answer.waits is None or len(members) + 1 < batch.size:
+        return answer
+    state.rows.put(f"d:{row['dispatch_id']}", answer.waits)
+    leader: RowDispatch | None = state.rows.get(f"d:{members[0]}") if members else answer.waits
+    assert leader is not None, "a waiter has a row"
+    fired = _fire_batch(slots, leader)
+    return Verdict(row=fired.row, outputs=(enqueued, *fired.outputs), skipped=fired.skipped)
+
+
+def _fire_batch(slots: Slots, leader: RowDispatch) -> Verdict:
+    """Let a batch go on as its leader; the others are merged into it, in arrival order."""
+    key = gate_key(leader, "batch")
+    members = slots.in_order(key)
+    if leader["dispatch_id"] not in members:
+        members = [leader["dispatch_id"], *members]
+    for member in members:
+        slots.leave(key, member)
+    fired: RowDispatch = {**leader, "members": members}
+    dispatched = decision(leader, key, "batch_dispatched", count=len(members))
+    followers = tuple(
+        (member, "batch_merged") for member in members if member != leader["dispatch_id"]
+    )
+    return Verdict(row=fired, outputs=(dispatched,), skipped=followers)
+
+
+def _due_batch(_state: State, slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+    return _fire_batch(slots, row)
+
+
+# ---------------------------------------------------------------------- debounce
+def _meet_debounce(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    debounce = flow.debounce
+    assert debounce is not None, "the gate is declared"
+    key = gate_key(row, "debounce")
+    seen = decision(row, key, "debounce_seen")
+    earlier = slots.in_order(key)
+    first_ms = state.now_ms
+    for dispatch_id in earlier:
+        superseded: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
+        assert superseded is not None, "a waiter has a row"
+        first_ms = min(first_ms, superseded["since_ms"])
+        slots.leave(key, dispatch_id)
+    since: RowDispatch = {**row, "since_ms": first_ms}
+    answer = _wait(
+        slots, flow, since, "debounce", _debounced_at(state, debounce, first_ms), (seen,)
+    )
+    skipped = tuple((dispatch_id, "debounced") for dispatch_id in earlier)
+    return Verdict(waits=answer.waits, full=answer.full, outputs=answer.outputs, skipped=skipped)
+
+
+def _debounced_at(state: State, debounce: Debounce, first_ms: int) -> int:
+    due_ms = state.now_ms + debounce.period_ms
+    return due_ms if debounce.max_wait_ms is None else min(due_ms, first_ms + debounce.max_wait_ms)
+
+
+def _due_debounce(_state: State, _slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+    selected = decision(row, gate_key(row, "debounce"), "debounce_selected")
+    return Verdict(row=row, outputs=(selected,))
+
+
+# ---------------------------------------------------------------------- rate_limit
+def _meet_rate_limit(state: State, _slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    limit = flow.rate_limit
+    assert limit is not None, "the gate is declared"
+    key = gate_key(row, "rate_limit")
+    happened, _ = window.starts_of(state, key)
+    if window.free_at(happened, limit) > state.now_ms:
+        blocked = decision(row, key, "rate_limit_blocked", max_=limit.max)
+        return Verdict(skip="rate_limited", outputs=(blocked,))
+    window.keep(state, key, limit, (*happened, state.now_ms), ())
+    return Verdict(row=row, outputs=(decision(row, key, "rate_limit_allowed", max_=limit.max),))
+
+
+# ---------------------------------------------------------------------- throttle
+def _meet_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    limit = flow.throttle
+    assert limit is not None, "the gate is declared"
+    key = gate_key(row, "throttle")
+    happened, planned = window.starts_of(state, key)
+    start_ms = max(state.now_ms, window.free_at(planned, limit))
+    if start_ms <= state.now_ms and window.free_at(happened, limit) <= state.now_ms:
+        return _start_throttled(state, limit, row)
+    window.keep(state, key, limit, happened, (*planned, start_ms))
+    waits = decision(row, key, "throttle_wait", delay_ms=start_ms - state.now_ms)
+    return _wait(slots, flow, row, "throttle", start_ms, (waits,))
+
+
+def _due_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    """Start as planned, unless those before started late: then as soon as the window lets it."""
+    limit = flow.throttle
+    assert limit is not None, "the gate is declared"
+    key = gate_key(row, "throttle")
+    happened, _ = window.starts_of(state, key)
+    free_ms = window.free_at(happened, limit)
+    if free_ms > state.now_ms:
+        waits: RowDispatch = {**row, "due_ms": free_ms}
+        slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"])
+        return Verdict(waits=waits)
+    return _start_throttled(state, limit, row, was_planned=True)
+
+
+def _start_throttled(
+    state: State, limit: Window, row: RowDispatch, *, was_planned: bool = False
+) -> Verdict:
+    key = gate_key(row, "throttle")
+    happened, planned = window.starts_of(state, key)
+    if not was_planned:
+        planned = (*planned, state.now_ms)
+    window.keep(state, key, limit, (*happened, state.now_ms), planned)
+    return Verdict(row=row, outputs=(decision(row, key, "throttle_acquired", max_=limit.max),))
+
+
+# ---------------------------------------------------------------------- singleton and concurrency
+def _meet_singleton(_state: State, slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+    key = gate_key(row, "singleton")
+    if slots.held(key):
+        return Verdict(skip="singleton_active", outputs=(decision(row, key, "singleton_skipped"),))
+    slots.hold(key, row["dispatch_id"])
+    held: RowDispatch = {**row, "holds": [*row["holds"], "singleton"]}
+    return Verdict(row=held, outputs=(decision(row, key, "singleton_acquired"),))
+
+
+def _meet_concurrency(_state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    limit = flow.concurrency
+    assert limit is not None, "the gate is declared"
+    key = gate_key(row, "concurrency")
+    if slots.held(key) < limit.max and not slots.waiters(key):
+        return _hold_concurrency(slots, limit, row)
+    return _wait(slots, flow, row, "concurrency", None, ())
+
+
+def _hold_concurrency(slots: Slots, limit: Concurrency, row: RowDispatch) -> Verdict:
+    key = gate_key(row, "concurrency")
+    slots.hold(key, row["dispatch_id"])
+    held: RowDispatch = {**row, "holds": [*row["holds"], "concurrency"]}
+    return Verdict(row=held, outputs=(decision(row, key, "concurrency_acquired", max_=limit.max),))
+
+
+_Meet = Callable[[State, Slots, Flow, RowDispatch], Verdict]
+
+_MEET: dict[str, _Meet] = {
+    "batch": _meet_batch,
+    "debounce": _meet_debounce,
+    "rate_limit": _meet_rate_limit,
+    "throttle": _meet_throttle,
+    "singleton": _meet_singleton,
+    "concurrency": _meet_concurrency,
+}
+
+_DUE: dict[str, _Meet] = {
+    "batch": _due_batch,
+    "debounce": _due_debounce,
+    "throttle": _due_throttle,
+}

@@ -1,0 +1,104 @@
+"""Who holds and who waits at each gate key: derived from the rows of live dispatches.
+
+Nothing here is counted apart from the dispatches themselves, so a slot cannot leak: a dispatch that
+ends is no longer in the rows, and a reload finds exactly those that live.
+
+Invariants: a dispatch waits at one gate key at most; holders and waiters are those whose rows say
+so; waiters leave in (rank, arrival) order.
+
+Source: DESIGN law 7; decision "A singleton or concurrency slot belongs to the dispatch row".
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from streams.core.wire import RowDispatch
+
+GateKey = tuple[str, str, str]
+"""Gate, binding key, key value."""
+
+
+def gate_key(row: RowDispatch, gate: str, /) -> GateKey:
+    """The gate key that a dispatch meets at a gate."""
+    return gate, row["binding_key"], row["keys"].get(gate, "_global")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Waiters of one gate key: a heap whose stale entries are told by `live`."""
+
+    heap: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
+    live: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+
+
+@dataclass(slots=True)
+class Slots:
+    """Holders and waiters by gate key."""
+
+    holders: dict[GateKey, dict[str, None]] = field(default_factory=dict[GateKey, dict[str, None]])
+    waiting: dict[GateKey, _Waiting] = field(default_factory=dict[GateKey, _Waiting])
+
+    def add(self, row: RowDispatch, /) -> None:
+        """Enter a live dispatch's row, at load or when it is stored."""
+        for gate in row["holds"]:
+            self.hold(gate_key(row, gate), row["dispatch_id"])
+        gate = row["gate"]
+        if row["status"] == "gated" and gate is not None:
+            self.wait(gate_key(row, gate), row["dispatch_id"], row["rank"], row["arrival"])
+
+    def hold(self, key: GateKey, dispatch_id: str, /) -> None:
+        """Note a holder."""
+        self.holders.setdefault(key, {})[dispatch_id] = None
+
+    def release(self, key: GateKey, dispatch_id: str, /) -> bool:
+        """Note that a holder let go; whether it held."""
+        held = self.holders.get(key)
+        if held is None or dispatch_id not in held:
+            return False
+        del held[dispatch_id]
+        if not held:
+            del self.holders[key]
+        return True
+
+    def held(self, key: GateKey, /) -> int:
+        """How many dispatches hold a slot of the gate key."""
+        return len(self.holders.get(key, ()))
+
+    def wait(self, key: GateKey, dispatch_id: str, rank: int, arrival: int, /) -> None:
+        """Note a waiter."""
+        waiting = self.waiting.setdefault(key, _Waiting())
+        waiting.live[dispatch_id] = (rank, arrival)
+        heapq.heappush(waiting.heap, (rank, arrival, dispatch_id))
+
+    def leave(self, key: GateKey, dispatch_id: str, /) -> None:
+        """Note that a waiter waits no more."""
+        waiting = self.waiting.get(key)
+        if waiting is None or waiting.live.pop(dispatch_id, None) is None:
+            return
+        if not waiting.live:
+            del self.waiting[key]
+
+    def waiters(self, key: GateKey, /) -> int:
+        """How many dispatches wait at the gate key."""
+        waiting = self.waiting.get(key)
+        return 0 if waiting is None else len(waiting.live)
+
+    def first(self, key: GateKey, /) -> str | None:
+        """The waiter whose turn it is, or None."""
+        waiting = self.waiting.get(key)
+        if waiting is None:
+            return None
+        while True:
+            rank, arrival, dispatch_id = waiting.heap[0]
+            if waiting.live.get(dispatch_id) == (rank, arrival):
+                return dispatch_id
+            heapq.heappop(waiting.heap)
+
+    def in_order(self, key: GateKey, /) -> list[str]:
+        """Every waiter of the gate key, first to last."""
+        waiting = self.waiting.get(key)
+        if waiting is None:
+            return []
+        return sorted(waiting.live, key=lambda dispatch_id: waiting.live[dispatch_id])

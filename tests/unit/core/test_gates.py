@@ -1,0 +1,205 @@
+"""The gates, one vector after the other (SEMANTICS 3.10 and the decisions that replace some)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.gate_log import KEY, GateLog
+
+S = 1_000
+
+
+def test_a_rate_limit_lets_a_sliding_window_pass_and_skips_the_rest() -> None:
+    log = GateLog({"rate_limit": {"period_ms": 60 * S, "max": 2}})
+    for name, at in zip("abcdef", (0, 10, 59.999, 60, 69, 70), strict=True):
+        log.arrive(name, at)
+    assert sorted(log.starts()) == ["a", "b", "d", "f"]
+    assert log.skips == {"c": "rate_limited", "e": "rate_limited"}
+    assert log.kinds().count("rate_limit_blocked") == 2
+    assert {out.topic for out in log.decisions} == {"trigger.rate_limit.triage"}
+    assert log.decisions[0].value["gate"] == f"{KEY}:_global"
+
+
+@pytest.mark.parametrize(
+    ("limit", "period", "arrivals", "starts"),
+    [
+        (1, 30, (0, 0), (0, 30)),
+        (1, 30, (0, 5, 10), (0, 30, 60)),
+        (2, 10, (0, 0, 1, 2, 3), (0, 0, 10, 10, 20)),
+        (1, 10, (0, 25, 26), (0, 25, 35)),
+    ],
+)
+def test_a_throttle_delays_in_order_and_drops_nothing(
+    limit: int, period: int, arrivals: tuple[float, ...], starts: tuple[float, ...]
+) -> None:
+    log = GateLog({"throttle": {"period_ms": period * S, "max": limit}})
+    names = [f"d{number}" for number in range(len(arrivals))]
+    for name, at in zip(names, arrivals, strict=True):
+        log.arrive(name, at)
+    log.pass_time(1_000)
+    assert [log.starts()[name] for name in names] == list(starts)
+    assert not log.skips
+    assert log.kinds().count("throttle_acquired") == len(arrivals)
+
+
+def test_a_late_start_pushes_the_next_one_back_so_that_no_window_holds_too_many() -> None:
+    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}})
+    for name in ("a", "b", "c"):
+        log.arrive(name, 0)
+    log.now_ms += 13 * S  # nobody ticked at 10: the owner was away
+    log.pass_time(100)
+    assert [log.starts()[name] for name in ("a", "b", "c")] == [0, 13, 23]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "fired"),
+    [
+        ((0, 20, 45), {"c": 75}),
+        ((0, 30.5), {"a": 30, "b": 60.5}),
+        ((0, 30), {"a": 30, "b": 60}),
+    ],
+)
+def test_debounce_fires_the_last_of_a_burst(
+    arrivals: tuple[float, ...], fired: dict[str, float]
+) -> None:
+    log = GateLog({"debounce": {"key": "k", "period_ms": 30 * S}})
+    for name, at in zip("abc", arrivals, strict=False):
+        log.arrive(name, at, keys={"debounce": "same"})
+    log.pass_time(1_000)
+    assert log.starts() == fired
+    assert set(log.skips.values()) <= {"debounced"}
+    assert len(log.skips) + len(fired) == len(arrivals)
+
+
+def test_debounce_never_postpones_beyond_its_longest_wait() -> None:
+    log = GateLog({"debounce": {"key": "k", "period_ms": 30 * S, "max_wait_ms": 50 * S}})
+    for number in range(6):
+        log.arrive(f"d{number}", number * 15)
+    log.pass_time(1_000)
+    assert log.starts()["d3"] == 50
+    assert log.starts()["d5"] == 105
+    assert set(log.skips) == {"d0", "d1", "d2", "d4"}
+
+
+def test_debounce_keys_do_not_touch_each_other() -> None:
+    log = GateLog({"debounce": {"key": "k", "period_ms": 30 * S}})
+    log.arrive("a", 0, keys={"debounce": "x"})
+    log.arrive("b", 1, keys={"debounce": "y"})
+    log.pass_time(100)
+    assert log.starts() == {"a": 30, "b": 31}
+
+
+def test_a_batch_fires_at_its_size_as_its_leader_with_every_member() -> None:
+    log = GateLog({"batch": {"size": 3, "timeout_ms": 10 * S}})
+    for name, at in (("a", 0), ("b", 1), ("c", 2)):
+        log.arrive(name, at)
+    assert log.starts() == {"a": 2}
+    assert log.skips == {"b": "batch_merged", "c": "batch_merged"}
+    members = [json.loads(text)["id"] for text in log.events["a"]["batch"]]
+    assert members == ["a", "b", "c"]
+    assert log.kinds() == ["batch_enqueued"] * 3 + ["batch_dispatched"]
+
+
+def test_a_batch_of_one_fires_at_its_timeout_and_the_next_arrival_leads_anew() -> None:
+    log = GateLog({"batch": {"size": 3, "timeout_ms": 10 * S}})
+    log.arrive("a", 0)
+    log.pass_time(10)
+    assert log.starts() == {"a": 10}
+    assert len(log.events["a"]["batch"]) == 1
+    log.arrive("b", 12)
+    log.pass_time(100)
+    assert log.starts()["b"] == 22
+
+
+def test_a_singleton_skips_while_one_runs_or_waits_for_its_retry() -> None:
+    log = GateLog({"singleton": {}}, backoff="svix", max_attempts=2)
+    log.arrive("a", 0)
+    log.arrive("b", 1)
+    log.end("a", 2, "failed")
+    log.arrive("c", 3)
+    log.pass_time(8)
+    log.end("a", 8, fence=2)
+    log.arrive("d", 9)
+    assert log.skips == {"b": "singleton_active", "c": "singleton_active"}
+    assert log.started == {"a": [0, 7], "d": [9]}
+    assert log.kinds().count("singleton_released") == 1
+
+
+def test_concurrency_waiters_go_by_priority_then_arrival() -> None:
+    log = GateLog(
+        {
+            "concurrency": {"max": 1},
+            "priority": {"key": "k", "order": ["gold", "silver", "bronze"]},
+        }
+    )
+    for name, rank in (
+        ("bronze1", "bronze"),
+        ("bronze2", "bronze"),
+        ("gold", "gold"),
+        ("odd", "?"),
+    ):
+        log.arrive(name, 0, keys={"priority": rank})
+    for at, name in enumerate(("bronze1", "gold", "bronze2", "odd"), start=1):
+        log.end(name, at)
+    assert log.starts() == {"bronze1": 0, "gold": 1, "bronze2": 2, "odd": 3}
+
+
+def test_concurrency_counts_each_key_alone() -> None:
+    log = GateLog({"concurrency": {"max": 2}})
+    for name in ("a1", "a2", "a3"):
+        log.arrive(name, 0, keys={"concurrency": "acme"})
+    log.arrive("g1", 0, keys={"concurrency": "globex"})
+    assert sorted(log.starts()) == ["a1", "a2", "g1"]
+    log.end("a1", 5)
+    assert log.starts()["a3"] == 5
+    assert log.decisions[0].value["gate"] == f"{KEY}:acme"
+
+
+def test_a_slot_is_kept_through_retries_unless_told_otherwise() -> None:
+    kept = GateLog({"concurrency": {"max": 1}}, backoff="svix", max_attempts=2)
+    kept.arrive("a", 0)
+    kept.arrive("b", 0)
+    kept.end("a", 1, "failed")
+    kept.pass_time(5)
+    assert "b" not in kept.started
+
+    given = GateLog(
+        {"concurrency": {"max": 1, "release_on_retry": True}}, backoff="svix", max_attempts=2
+    )
+    given.arrive("a", 0)
+    given.arrive("b", 0)
+    given.end("a", 1, "failed")
+    assert given.starts()["b"] == 1
+    given.pass_time(6)
+    assert given.started["a"] == [0], "its slot is taken: it waits again"
+    given.end("b", 8)
+    assert given.started["a"] == [0, 8]
+
+
+def test_too_many_waiters_are_the_dead_letter_queues() -> None:
+    log = GateLog({"concurrency": {"max": 1}, "max_waiting": 2})
+    for name in ("a", "b", "c", "d"):
+        log.arrive(name, 0)
+    assert log.dead == {"d": "gate_full"}
+
+
+def test_gates_are_passed_in_order_and_tokens_spent_on_the_way_stay_spent() -> None:
+    log = GateLog({"rate_limit": {"period_ms": 60 * S, "max": 2}, "singleton": {}})
+    log.arrive("a", 0)
+    log.arrive("b", 1)
+    log.end("a", 2)
+    log.arrive("c", 3)
+    assert log.skips == {"b": "singleton_active", "c": "rate_limited"}
+
+
+def test_what_waits_survives_a_reload_and_any_cut_of_batches() -> None:
+    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}, "concurrency": {"max": 1}})
+    for number in range(6):
+        log.arrive(f"d{number}", number)
+    for number in range(6):
+        log.end(f"d{number}", 20 + 15 * number)
+    log.assert_replays([1])
+    log.assert_replays([3, 1, 4])
+    log.assert_replays([2], reload_at=frozenset(range(12)))
