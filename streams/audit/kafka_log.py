@@ -81,7 +81,7 @@ class KafkaLog:
         """See `LogReader.topic_names`; the cluster is asked once."""
         return frozenset(self._known())
 
-    def _known(self) -> dict[str, int]:
+    def _known(self) -> Mapping[str, int]:
         if self._counts is None:
             with _outages("the topics"):
                 topics = self._admin.list_topics(timeout=_REQUEST_S).topics

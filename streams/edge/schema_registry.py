@@ -133,12 +133,23 @@ def register_schemas(
 
 
 def subjects(topology: Topology, schemas: SchemaSet) -> list[tuple[str, str]]:
-    """Return (subject, schema stem) of every kind of record on every declared topic, sorted."""
+    """Return (subject, schema stem) of every kind of record on every declared topic, sorted.
+
+    A record of a topic family has one subject, its full name: the family's members come and go.
+    """
+    families = {topic.name for topic in topology.topics if topic.is_family}
     carried = {(topic, stem) for (topic, _kind), stem in topology.kinds.items()}
     for stage in topology.stages:
         carried.add((stage.changelog, _POSITION_ROW))
         carried.update((stage.changelog, row.schema) for row in stage.table.rows)
-    return sorted((f"{topic}-{schemas[stem].full_name}", stem) for topic, stem in carried)
+    named = {
+        (
+            schemas[stem].full_name if topic in families else f"{topic}-{schemas[stem].full_name}",
+            stem,
+        )
+        for topic, stem in carried
+    }
+    return sorted(named)
 
 
 def _read_schema(registered: RegisteredSchema) -> Schema:

@@ -52,6 +52,7 @@ def event(
         "provider_payload": json.dumps(payload),
         "signature_state": "unsigned",
         "signature_reason": None,
+        "batch": None,
     }
 
 

@@ -151,4 +151,5 @@ def normalize(request: EventRequest, trace: Trace) -> TriggerEvent:
         "provider_payload": bytes(request.payload).decode(),
         "signature_state": "unsigned",
         "signature_reason": None,
+        "batch": None,
     }
