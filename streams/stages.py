@@ -11,11 +11,12 @@ from streams.codec import Codec
 from streams.core import dispatch, inbox, registry
 from streams.core.state import Fold
 from streams.engine import BoundStage
+from streams.expressions import EXPRESSIONS
 from topology import TOPOLOGY, Topology
 
 FOLDS: dict[str, Fold] = {
     "registry": registry.FOLD,
-    "inbox": inbox.FOLD,
+    "inbox": inbox.make_fold(EXPRESSIONS),
     "dispatch": dispatch.FOLD,
 }
 

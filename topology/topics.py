@@ -15,6 +15,8 @@ _LIFECYCLE_KINDS = (
     ("DlqMoved", "lifecycle_dlq_moved"),
     ("EventUnmatched", "lifecycle_event_unmatched"),
     ("EventDeduplicated", "lifecycle_event_deduplicated"),
+    ("EventFiltered", "lifecycle_event_filtered"),
+    ("predicate.evaluated", "lifecycle_predicate_evaluated"),
     ("OutcomeRefused", "lifecycle_outcome_refused"),
     ("InvocationLost", "lifecycle_invocation_lost"),
     ("InvocationReissued", "lifecycle_invocation_reissued"),

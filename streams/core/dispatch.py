@@ -33,6 +33,7 @@ from streams.core.dispatch_moves import (
     invoke_again,
     let_on,
     row_key,
+    skip,
     succeed,
 )
 from streams.core.dispatch_records import (
@@ -44,6 +45,7 @@ from streams.core.dispatch_records import (
     invocation_refused,
     invocation_reissued,
     invoke,
+    predicate_evaluated,
     retry_planned,
 )
 from streams.core.gate import admission
@@ -121,13 +123,23 @@ def _on_event_matched(state: State, record: Record) -> Answer:
     state.rows.put(row_key(dispatch_id), row)
     state.rows.put(event_key(dispatch_id), body)
     index.opened(matched["binding_key"])
+    if "error" in matched["keys"]:
+        error = bounds.shortened(matched["keys"]["error"])
+        return dead_letter(state, row, error, "unknown", "expression_failed")
     flow = index.flow(matched["binding_key"])
+    evaluated: tuple[Output, ...] = ()
+    if flow.when is not None:
+        verdict = matched["keys"].get("when", "false")
+        evaluated = (predicate_evaluated(Dispatch(row, binding), flow.when, verdict),)
+        if verdict != "true":
+            detail = {"predicate": flow.when, "reason": verdict}
+            return (*evaluated, *skip(state, row, "predicate", detail))
     if not flow.declared:
         dispatch = Dispatch(row, binding)
-        return (*attempt_started(dispatch), invoke(dispatch, event, state.partition))
+        return (*evaluated, *attempt_started(dispatch), invoke(dispatch, event, state.partition))
     row["rank"] = flow.rank(matched["keys"])
     row["body_bytes"] = len(event["provider_payload"])
-    return advance(state, row, None)
+    return (*evaluated, *advance(state, row, None))
 
 
 # ---------------------------------------------------------------------- words of invokers

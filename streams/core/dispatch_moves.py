@@ -8,7 +8,7 @@ Source: DESIGN "An invocation", decisions on slots; SEMANTICS 2.3, 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from streams.core import binding_drain
 from streams.core.dispatch_index import DispatchIndex
@@ -65,7 +65,7 @@ def follow(
     for dispatch_id, code in verdict.skipped:
         superseded: RowDispatch | None = state.rows.get(row_key(dispatch_id))
         assert superseded is not None, "a superseded dispatch is live"
-        outputs += _skip(state, superseded, code)
+        outputs += skip(state, superseded, "flow_control", {"flow_control": code})
     if further is not None:
         return {**further, "gate": None, "due_ms": None}
     if verdict.waits is not None:
@@ -76,7 +76,7 @@ def follow(
         outputs += dead_letter(state, row, error, "budget_exhausted", "gate_full")
     else:
         assert verdict.skip is not None, "a verdict says one thing"
-        outputs += _skip(state, row, verdict.skip)
+        outputs += skip(state, row, "flow_control", {"flow_control": verdict.skip})
     return None
 
 
@@ -88,11 +88,11 @@ def _merge(state: State, leader: RowDispatch) -> None:
     state.rows.put(event_key(leader["dispatch_id"]), merged)
 
 
-def _skip(state: State, row: RowDispatch, code: str) -> list[Output]:
-    """End a dispatch that a gate skips."""
-    skipped_row = skipped(dispatch_of(state, row), "flow_control", {"flow_control": code})
+def skip(state: State, row: RowDispatch, stage: str, detail: Mapping[str, str]) -> list[Output]:
+    """End a dispatch that its predicate or a gate keeps from its first attempt."""
+    ended = skipped(dispatch_of(state, row), stage, detail)
     _forget(state, row)
-    return [skipped_row, *_ended(state, row)]
+    return [ended, *_ended(state, row)]
 
 
 def let_on(state: State, row: RowDispatch, gates: Iterable[str]) -> list[Output]:

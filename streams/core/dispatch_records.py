@@ -24,6 +24,7 @@ from streams.core.wire import (
     LifecycleInvocationLost,
     LifecycleInvocationReissued,
     LifecycleOutcomeRefused,
+    LifecyclePredicateEvaluated,
     LifecycleRetryScheduled,
     OutboxDispatchFailed,
     OutboxDispatchSkipped,
@@ -180,6 +181,21 @@ def attempt_failed(dispatch: Dispatch, error: str, /) -> tuple[Output, Output]:
         dispatch.output(LIFECYCLE, "DispatchFailed", lifecycle),
         dispatch.output(OUTBOX, "dispatch_failed", outbox),
     )
+
+
+def predicate_evaluated(dispatch: Dispatch, predicate: str, verdict: str, /) -> Output:
+    """A predicate was evaluated; `verdict` is `true`, `false` or why it failed."""
+    row, _ = dispatch
+    value: LifecyclePredicateEvaluated = {
+        "event_id": row["event_id"],
+        "dispatch_id": row["dispatch_id"],
+        "trigger_id": row["trigger_id"],
+        "predicate": predicate,
+        "result": verdict == "true",
+        "reason": None if verdict in ("true", "false") else verdict,
+        "replay_of_event_id": row["replay_of_event_id"],
+    }
+    return dispatch.output(LIFECYCLE, "predicate.evaluated", value)
 
 
 def skipped(dispatch: Dispatch, stage: str, detail: Mapping[str, str], /) -> Output:

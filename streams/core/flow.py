@@ -66,7 +66,7 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The gates of one binding version."""
+    """The predicate and the gates of one binding version."""
 
     batch: Batch | None = None
     debounce: Debounce | None = None
@@ -76,6 +76,7 @@ class Flow:
     concurrency: Concurrency | None = None
     priority: tuple[str, ...] = ()
     waiting_max: int = WAITING_MAX_DEFAULT
+    when: str | None = None
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -106,6 +107,7 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         concurrency=_concurrency(table.get("concurrency")),
         priority=tuple(priority["order"]) if isinstance(priority, dict) else (),
         waiting_max=int(table.get("max_waiting", WAITING_MAX_DEFAULT)),
+        when=table.get("when"),
     )
 
 

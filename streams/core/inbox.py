@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from streams.core import bounds, ids, revision
+from streams.core.expression import Expressions, Failed
+from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
@@ -29,6 +31,7 @@ from streams.core.wire import (
     EventIngested,
     EventMatched,
     LifecycleEventDeduplicated,
+    LifecycleEventFiltered,
     LifecycleEventUnmatched,
     RevisionPublished,
     RevisionReached,
@@ -50,20 +53,23 @@ _KEY_CHARS_MAX = 200  # a longer delivery id is known by its hash: rows stay sma
 class _Index:
     """Bindings in force, by provider and by trigger id; each list by trigger id, then version."""
 
+    expressions: Expressions
     by_provider: dict[str, list[BindingDefinition]] = field(
         default_factory=dict[str, list[BindingDefinition]]
     )
     by_trigger: dict[str, list[BindingDefinition]] = field(
         default_factory=dict[str, list[BindingDefinition]]
     )
+    plans: dict[str, IntakePlan] = field(default_factory=dict[str, IntakePlan])
 
 
-def _build_index(state: State, /) -> _Index:
-    index = _Index()
+def _build_index(state: State, expressions: Expressions) -> _Index:
+    index = _Index(expressions)
     bindings: list[BindingDefinition] = [row["binding"] for _, row in state.rows.scan("b:")]
     for binding in sorted(bindings, key=lambda found: (found["trigger_id"], found["version"])):
         index.by_provider.setdefault(binding["provider"], []).append(binding)
         index.by_trigger.setdefault(binding["trigger_id"], []).append(binding)
+        index.plans[binding["binding_key"]] = plan_of(binding)
     return index
 
 
@@ -108,8 +114,9 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
             "replay_of_event_id": envelope["replay_of_event_id"],
         }
         return (Output(LIFECYCLE, "EventUnmatched", event["id"], unmatched, headers=headers),)
+    index: _Index = state.index
     return [
-        _matched(record, envelope, binding, place, headers)
+        _taken(index, record, envelope, binding, ids.derived(record, "dispatch", place), headers)
         for place, binding in enumerate(bindings)
     ]
 
@@ -169,23 +176,46 @@ def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]
     ]
 
 
-def _matched(
+def _taken(
+    index: _Index,
     record: Record,
     envelope: EventIngested,
     binding: BindingDefinition,
-    place: int,
+    dispatch_id: str,
     headers: tuple[tuple[str, str], ...],
 ) -> Output:
+    """Say whether a binding takes an event that matches it, and with which keys.
+
+    An expression that cannot be evaluated is the dispatch's to record: it goes by the event's id.
+    """
+    event = envelope["event"]
+    plan = index.plans[binding["binding_key"]]
+    keys: dict[str, str] = {}
+    scope = event["id"]
+    if not plan.trivial:
+        taken = take(plan, binding, event, index.expressions)
+        if taken is None:
+            filtered: LifecycleEventFiltered = {
+                "event_id": event["id"],
+                "trigger_id": binding["trigger_id"],
+                "binding_key": binding["binding_key"],
+                "replay_of_event_id": envelope["replay_of_event_id"],
+            }
+            return Output(LIFECYCLE, "EventFiltered", event["id"], filtered, headers=headers)
+        if isinstance(taken, Failed):
+            keys = {"error": taken.reason}
+        else:
+            keys, scope = taken.keys, taken.scope
     value: EventMatched = {
-        "dispatch_id": ids.derived(record, "dispatch", place),
+        "dispatch_id": dispatch_id,
         "trigger_id": binding["trigger_id"],
         "binding_key": binding["binding_key"],
         "accepted_at_ms": record.timestamp_ms,
-        "keys": {},
+        "keys": keys,
         "replay_of_event_id": envelope["replay_of_event_id"],
         "event": envelope["event"],
     }
-    return Output(DISPATCHES, "event_matched", envelope["event"]["id"], value, headers=headers)
+    return Output(DISPATCHES, "event_matched", scope, value, headers=headers)
 
 
 def _on_revision_published(state: State, record: Record) -> Answer:
@@ -197,7 +227,7 @@ def _on_revision_published(state: State, record: Record) -> Answer:
     for binding in published["added"]:
         row: RowBinding = {"binding": binding, "revision": published["revision"]}
         state.rows.put(f"b:{binding['binding_key']}", row)
-    state.index = _build_index(state)
+    state.index = _build_index(state, state.index.expressions)
     reached: RevisionReached = {
         "revision": published["revision"],
         "inbox_partition": state.partition,
@@ -230,4 +260,10 @@ def _on_due(state: State, key: str, _row: RowSeen, _record: Record, /) -> Iterab
     return ()
 
 
-FOLD = Fold(on_record=_on_record, on_due=_on_due, build_index=_build_index)
+def make_fold(expressions: Expressions, /) -> Fold:
+    """Return the fold of the inbox, which evaluates expressions with these."""
+    return Fold(
+        on_record=_on_record,
+        on_due=_on_due,
+        build_index=lambda state: _build_index(state, expressions),
+    )

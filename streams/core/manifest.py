@@ -27,7 +27,9 @@ from hashlib import blake2b
 from typing import Any, cast
 
 from streams.core.bounds import BINDINGS_MAX
+from streams.core.expression import Expressions
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
+from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_table import (
     TEXT_CHARS_MAX,
@@ -68,14 +70,17 @@ class Manifest:
     bindings: tuple[BindingDefinition, ...]
 
 
-def parse_manifest(document: Mapping[str, Any], file: str, /) -> Manifest | tuple[str, ...]:
+def parse_manifest(
+    document: Mapping[str, Any], file: str, /, expressions: Expressions | None = None
+) -> Manifest | tuple[str, ...]:
     """Read a manifest.
 
     Args:    document: as `tomllib` gives it.  file: its path, as problems should name it.
+             expressions: compile the manifest's expressions, so that a bad one is a problem.
     Returns: the manifest, or every problem of it: file, table, trigger id, field, expectation.
     """
     problems: list[str] = []
-    place = Place(file, problems)
+    place = Place(file, problems, expressions=expressions)
     top = read_table(document, _TOP, place)
     exports: dict[str, str] = {DEFAULT_MODULE: f"{DEFAULT_MODULE}.py", **top["exports"]}
     namespace: str = top["orchestrator"]["name"]
@@ -272,7 +277,12 @@ def _handler_is_local(values: Mapping[str, Any], exports: Mapping[str, str], pla
 
 
 _Rule = Callable[[Mapping[str, Any], Mapping[str, str], Place], None]
-_RULES: tuple[_Rule, ...] = (_kind_is_known, _provider_supports_kind, _handler_is_local)
+_RULES: tuple[_Rule, ...] = (
+    _kind_is_known,
+    _provider_supports_kind,
+    _handler_is_local,
+    flow_rules,
+)
 
 _RETRY: tuple[Field, ...] = (
     Field(name="max", read=_read_attempts, default=ATTEMPTS_DEFAULT),
@@ -281,9 +291,8 @@ _RETRY: tuple[Field, ...] = (
 )
 
 _LATER_TRIGGER_KEYS = (
-    *("autonomy_tier", "tier", "sources", "when", "when_budget", "allow_cleartext", "dedupe_key"),
-    *("priority", "budget", "concurrency", "throttle", "rate_limit", "debounce", "singleton"),
-    *("batch", "window", "dlq_alerts", "dlq-alerts", "secrets", "filter"),
+    *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext", "dedupe_key"),
+    *("budget", "window", "dlq_alerts", "dlq-alerts", "secrets"),
     # Kind-specific: cron, poll and the streams.
     *("schedule", "timezone", "interval", "topic", "topics", "subject", "subjects", "slot"),
     *("address", "domain", "routing", "url", "path"),
@@ -305,6 +314,7 @@ _TRIGGER: tuple[Field, ...] = (
         read=_read_retry,
         default={"max": ATTEMPTS_DEFAULT, "backoff": "svix", "retention_days": 7},
     ),
+    *FLOW_FIELDS,
     *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
 )
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from streams.core.expression import Expressions
+
 __all__ = ["Place", "shown"]
 
 _SHOWN_CHARS_MAX = 60
@@ -25,12 +27,16 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place in a manifest; `problems` is shared by all places of the file."""
+    """One place in a manifest; `problems` is shared by all places of the file.
+
+    `expressions` compile what a manifest holds; without them expressions are taken as they are.
+    """
 
     file: str
     problems: list[str]
     table: str = ""
     path: str = ""
+    expressions: Expressions | None = None
 
     def in_table(self, table: str) -> Place:
         """Return the place of a table as a whole, for example `[[triggers]] 2 (on-issue)`."""

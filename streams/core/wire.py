@@ -310,6 +310,19 @@ class LifecycleEventDeduplicated(TypedDict):
     first_event_id: str
 
 
+class LifecycleEventFiltered(TypedDict):
+    """The record LifecycleEventFiltered.
+
+    Lifecycle: a binding's filter keeps the event out; the terminal record of the event for that
+    binding.
+    """
+
+    event_id: str
+    trigger_id: str
+    binding_key: str
+    replay_of_event_id: str | None
+
+
 class LifecycleEventUnmatched(TypedDict):
     """Lifecycle: no binding takes the event; its terminal record."""
 
@@ -362,6 +375,18 @@ class LifecycleOutcomeRefused(TypedDict):
     current_fence: int | None
     outcome: str
     reason: str
+
+
+class LifecyclePredicateEvaluated(TypedDict):
+    """Lifecycle: a binding's predicate was evaluated over an event."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    predicate: str
+    result: bool
+    reason: str | None
+    replay_of_event_id: str | None
 
 
 class LifecycleRetryScheduled(TypedDict):

@@ -1,0 +1,177 @@
+"""The expressions and gates of a trigger, as its table declares them.
+
+    filter = "event.payload.action == 'opened'"          # JMESPath
+    when = "cel:event.payload.number > 10"
+    rate_limit = { key = "event.tenant_id", period = "1m", max = 100 }
+    concurrency = { key = "event.tenant_id", max = 2 }
+    priority = { key = "event.payload.plan", order = ["gold", "silver"] }
+
+Durations become milliseconds; expressions are compiled here, so that a bad one is refused at load.
+
+Source: SEMANTICS 1.4, 1.5, 3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from streams.core.bounds import DURATION_MS_MAX
+from streams.core.intake_plan import CEL_PREFIX
+from streams.core.manifest_place import Place
+from streams.core.manifest_table import (
+    Field,
+    Read,
+    given_fields,
+    read_integer,
+    read_table,
+    read_texts,
+    table_of,
+)
+
+__all__ = ["FLOW_FIELDS", "flow_rules"]
+
+_COUNT_MAX = 1_000_000
+_BATCH_SIZE_MAX = 1_000
+_WINDOW_MAX = 10_000
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"([1-9][0-9]{0,9})([smhdw])", re.IGNORECASE)
+_DURATION_EXPECTED = "a duration such as '30s', '5m', '2h', '1d' or '1w'"
+
+
+def read_duration(value: object, place: Place) -> int:
+    """Take `<whole number><unit>`; the unit is s, m, h, d or w.  Returns milliseconds."""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        place.expected(value, _DURATION_EXPECTED)
+        return 1
+    duration_ms = int(found[1]) * _UNIT_MS[found[2].lower()]
+    if duration_ms > DURATION_MS_MAX:
+        place.expected(value, "at most 366 days")
+        return 1
+    return duration_ms
+
+
+def read_cel(value: object, place: Place) -> str:
+    """Take a CEL expression."""
+    if not isinstance(value, str):
+        place.expected(value, "a CEL expression such as 'event.tenant_id'")
+        return ""
+    problem = None if place.expressions is None else place.expressions.cel_problem(value)
+    if problem is not None:
+        place.refuse(f"is {value!r}, which is no CEL expression: {problem}")
+    return value
+
+
+def read_jmespath(value: object, place: Place) -> str:
+    """Take a JMESPath expression."""
+    if not isinstance(value, str):
+        place.expected(value, "a JMESPath expression such as 'event.payload.id'")
+        return ""
+    problem = None if place.expressions is None else place.expressions.jmespath_problem(value)
+    if problem is not None:
+        place.refuse(f"is {value!r}, which is no JMESPath expression: {problem}")
+    return value
+
+
+def read_when(value: object, place: Place) -> str:
+    """Take a predicate: `cel:` and an expression."""
+    if not isinstance(value, str) or not value.startswith(CEL_PREFIX):
+        if isinstance(value, str):
+            place.refuse(
+                f"is {value!r}: a function as predicate is not built in this release, "
+                "write 'cel:' and a CEL expression"
+            )
+        else:
+            place.expected(value, "text: 'cel:' and a CEL expression")
+        return ""
+    read_cel(value.removeprefix(CEL_PREFIX), place)
+    return value
+
+
+def _read_flag(value: object, place: Place) -> bool:
+    if not isinstance(value, bool):
+        place.expected(value, "true or false")
+        return False
+    return value
+
+
+def _gate(*fields: Field, renamed: Mapping[str, str] | None = None) -> Read:
+    """Return what reads a gate's table; durations are kept under a name that says milliseconds."""
+    names = renamed or {}
+
+    def read(value: object, place: Place) -> dict[str, Any]:
+        table = table_of(value, place)
+        values = read_table({} if table is None else table, fields, place)
+        given = given_fields(values, fields)
+        return {names.get(name, name): each for name, each in given.items()}
+
+    return read
+
+
+_KEY = Field(name="key", read=read_cel)
+_NEEDED_KEY = Field(name="key", read=read_cel, required=True, default="")
+_PERIOD = Field(name="period", read=read_duration, required=True, default=0)
+_WINDOW_LIMIT = Field(name="max", read=read_integer(1, _WINDOW_MAX), required=True, default=0)
+_LIMIT = Field(name="max", read=read_integer(1, _COUNT_MAX), required=True, default=0)
+_ON_RETRY = Field(name="release_on_retry", read=_read_flag, default=False)
+
+_read_batch = _gate(
+    _KEY,
+    Field(name="size", read=read_integer(1, _BATCH_SIZE_MAX), required=True, default=0),
+    Field(name="timeout", read=read_duration, required=True, default=0),
+    renamed={"timeout": "timeout_ms"},
+)
+_read_debounce = _gate(
+    _NEEDED_KEY,
+    _PERIOD,
+    Field(name="max_wait", read=read_duration),
+    renamed={"period": "period_ms", "max_wait": "max_wait_ms"},
+)
+_read_window = _gate(_KEY, _PERIOD, _WINDOW_LIMIT, renamed={"period": "period_ms"})
+_read_singleton = _gate(_KEY)
+_read_concurrency = _gate(_KEY, _LIMIT, _ON_RETRY)
+_read_priority_table = _gate(
+    _NEEDED_KEY, Field(name="order", read=read_texts, required=True, default=[])
+)
+
+
+def _read_priority(value: object, place: Place) -> dict[str, Any]:
+    if isinstance(value, str):
+        place.refuse(
+            "as a queue's priority is not built in this release; a table "
+            "{ key, order } orders the waiters of concurrency"
+        )
+        return {}
+    priority = _read_priority_table(value, place)
+    if not priority.get("order"):
+        place.field("order").refuse("is empty, expected at least one value")
+    return priority
+
+
+FLOW_FIELDS: tuple[Field, ...] = (
+    Field(name="filter", read=read_jmespath),
+    Field(name="when", read=read_when),
+    Field(name="batch", read=_read_batch),
+    Field(name="debounce", read=_read_debounce),
+    Field(name="rate_limit", read=_read_window),
+    Field(name="throttle", read=_read_window),
+    Field(name="singleton", read=_read_singleton),
+    Field(name="concurrency", read=_read_concurrency),
+    Field(name="priority", read=_read_priority),
+    Field(name="max_waiting", read=read_integer(1, _COUNT_MAX)),
+)
+"""The keys of a trigger that this module reads."""
+
+
+def flow_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
+    """What holds between gates: batch stands alone, priority needs concurrency."""
+    if values["priority"] and values["concurrency"] is None:
+        place.field("priority").refuse("orders the waiters of concurrency, which is not declared")
+    if values["batch"] is None:
+        return
+    others = ("debounce", "rate_limit", "throttle", "singleton", "concurrency", "priority")
+    together = [gate for gate in others if values[gate] is not None]
+    if together:
+        place.field("batch").refuse(f"stands alone: it cannot be combined with {together[0]}")

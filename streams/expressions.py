@@ -1,0 +1,127 @@
+"""CEL and JMESPath over events: deterministic, without side effects, bounded.
+
+A plain chain of properties, which most keys are, is walked without the CEL library: it copies its
+whole context at each evaluation.
+
+Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
+event; regular expressions are the library's, which are linear, too.
+
+Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import cel
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+from streams.core.expression import CHARS_MAX, Failed
+from streams.core.wire import TriggerEvent
+
+_PROGRAMS_MAX = 4_096
+_CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
+_COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_KEYWORDS = frozenset({"in", "true", "false", "null"})
+
+_Program = Callable[[TriggerEvent], Any]
+
+
+class ExpressionSet:
+    """Implements `streams.core.expression.Expressions`."""
+
+    def __init__(self) -> None:
+        self._cel: OrderedDict[str, _Program] = OrderedDict()
+        self._jmespath: OrderedDict[str, _Program] = OrderedDict()
+        self._documents: tuple[str, dict[str, Any]] = ("", {})
+
+    def cel(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - see the protocol
+        """See `Expressions.cel`."""
+        return _evaluate(self._kept(self._cel, source, self._compile_cel), event)
+
+    def jmespath(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - see the protocol
+        """See `Expressions.jmespath`."""
+        return _evaluate(self._kept(self._jmespath, source, self._compile_jmespath), event)
+
+    def cel_problem(self, source: str, /) -> str | None:
+        """See `Expressions.cel_problem`."""
+        return _problem(source, self._compile_cel)
+
+    def jmespath_problem(self, source: str, /) -> str | None:
+        """See `Expressions.jmespath_problem`."""
+        return _problem(source, self._compile_jmespath)
+
+    # ------------------------------------------------------------------ compiling
+    @staticmethod
+    def _kept(
+        programs: OrderedDict[str, _Program], source: str, compile_: Callable[[str], _Program]
+    ) -> _Program:
+        program = programs.get(source)
+        if program is None:
+            program = programs[source] = compile_(source)
+            if len(programs) > _PROGRAMS_MAX:
+                programs.popitem(last=False)
+        return program
+
+    def _compile_cel(self, source: str) -> _Program:
+        if _CHAIN.fullmatch(source) and not _KEYWORDS & set(source.split(".")):
+            return self._chain(source.split(".")[1:])
+        if len(_COMPREHENSION.findall(source)) > 1:
+            message = "has more than one of all, exists, exists_one, map and filter"
+            raise ValueError(message)
+        program = cel.compile(source)
+        return lambda event: program.execute({"event": self._document(event)})
+
+    def _chain(self, names: list[str]) -> _Program:
+        def walk(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
+            found: Any = self._document(event)
+            for name in names:
+                if not isinstance(found, dict) or name not in found:
+                    return None
+                found = found[name]
+            return found
+
+        return walk
+
+    def _compile_jmespath(self, source: str) -> _Program:
+        program = jmespath.compile(source)
+        return lambda event: program.search({"event": self._document(event)})
+
+    def _document(self, event: TriggerEvent) -> dict[str, Any]:
+        """The event as expressions see it; the last one is kept: several look at one event."""
+        known, document = self._documents
+        if known != event["id"] or document.get("_of") is not event:
+            payload = json.loads(event["provider_payload"])
+            document = {**event, "payload": payload, "provider_payload": payload, "_of": event}
+            self._documents = (event["id"], document)
+        return {name: value for name, value in document.items() if name not in ("_of", "raw_body")}
+
+
+def _evaluate(program: _Program, event: TriggerEvent) -> Any:  # noqa: ANN401 - see the protocol
+    try:
+        return program(event)
+    except KeyError:
+        return None  # a missing property
+    except (ValueError, TypeError, ArithmeticError, RuntimeError, JMESPathError) as error:
+        return Failed(f"{type(error).__name__}: {str(error)[:200]}")
+
+
+def _problem(source: str, compile_: Callable[[str], _Program]) -> str | None:
+    if len(source) > CHARS_MAX:
+        return f"has {len(source)} characters, expected at most {CHARS_MAX}"
+    if not source.strip():
+        return "is empty"
+    try:
+        compile_(source)
+    except (ValueError, TypeError, JMESPathError) as error:
+        return str(error).splitlines()[0][:300]
+    return None
+
+
+EXPRESSIONS = ExpressionSet()
+"""The one that every stage uses: what it keeps is a cache."""
