@@ -13,22 +13,26 @@ from dataclasses import fields
 from confluent_kafka import KafkaError, KafkaException
 
 import topology.errors
+from streams.core.flow import flow_of
+from streams.core.wire import BindingDefinition
 from streams.errors import BrokerError, TopologyError
 from streams.kafka import make_admin
 from streams.settings import Settings
 from streams.stages import FOLDS
 from topology import TOPOLOGY, Stage, Topology
 from topology.check import Bindings, raise_if_broken
+from topology.family import expand
 from topology.layout import Layout
 from topology.plan import Plan
 from topology.provision import apply, plan
-from topology.resolve import ResolvedTopic, resolve
+from topology.resolve import ResolvedTopic, resolve, resolve_topic
 from topology.verify import verify_at_start, verify_topics
 
 __all__ = [
     "check_topology",
     "layout_of",
     "plan_topics",
+    "provision_gates",
     "provision_topics",
     "resolved_topics",
     "verify_stages",
@@ -85,6 +89,26 @@ def provision_topics(
     """
     with _own_errors(settings):
         return apply(make_admin(settings), resolved_topics(settings, declared), sync=sync)
+
+
+def provision_gates(
+    settings: Settings, bindings: Iterable[BindingDefinition], declared: Topology = TOPOLOGY
+) -> None:
+    """Create the topics of the gates that bindings declare, before their revision is in force.
+
+    Raises TopologyError when two triggers would share a topic; BrokerError.
+    """
+    layout = layout_of(settings)
+    with _own_errors(settings):
+        topics = [
+            resolve_topic(
+                expand(declared, f"trigger.{gate}.{{binding}}", binding["trigger_id"]), layout
+            )
+            for binding in bindings
+            for gate in flow_of(binding).declared
+        ]
+        if topics:
+            apply(make_admin(settings), topics)
 
 
 def verify_stages(

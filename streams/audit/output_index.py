@@ -62,11 +62,12 @@ def fingerprint(key: bytes | None, value: bytes | None, headers: Headers) -> byt
 class Writers:
     """Whose outputs are noted.
 
-    `declared` are all stages there are; `audited` the partitions to note and `partitions` how many
-    the mailbox has, by stage name.
+    `declared` are all stages there are and `writes` the topics of each; `audited` the partitions to
+    note and `partitions` how many the mailbox has, by stage name.
     """
 
     declared: Mapping[str, Stage]
+    writes: Mapping[str, frozenset[str]]
     audited: Mapping[str, frozenset[int]]
     partitions: Mapping[str, int]
 
@@ -144,7 +145,7 @@ class _Pass:
         count = writers.partitions[name]
         if topic != stage.source or not number.isdecimal() or int(number) >= count:
             return f"a cause in {stage.source}/0 to {stage.source}/{count - 1}"
-        if self._place[0] not in (*stage.sinks, stage.quarantine):
+        if self._place[0] not in writers.writes[name]:
             return f"no output of {name}, which does not write to {self._place[0]}"
         if int(number) not in writers.audited[name]:
             return None

@@ -21,7 +21,8 @@ from streams.audit.log import LogReader, Place, Span
 from streams.audit.output_index import Writers
 from streams.engine import BoundStage
 from streams.errors import ConfigError, TopologyError
-from topology import TopicRole, Topology
+from topology import Stage, TopicRole, Topology
+from topology.family import family_of
 
 __all__ = ["FIRST", "LAST", "Plan", "Scope", "make_plan"]
 
@@ -91,7 +92,8 @@ def make_plan(reader: LogReader, stages: Mapping[str, BoundStage], scope: Scope)
     journal, checkpoints = journal_topic(topology), _topic_of(topology, TopicRole.CHECKPOINT)
     names = _choose_stages(stages, scope)
     declared = [stages[name].declaration for name in names]
-    written = sorted({t for stage in declared for t in (*stage.sinks, stage.quarantine)})
+    writes = {stage.name: _written(reader, topology, stage) for stage in topology.stages}
+    written = sorted({topic for stage in declared for topic in writes[stage.name]})
     folded = {t for stage in declared for t in (stage.source, stage.changelog)}
     counts = _count_partitions(reader, {journal, checkpoints, *written, *folded})
     chosen = _choose_partitions(stages, names, scope)
@@ -119,10 +121,25 @@ def make_plan(reader: LogReader, stages: Mapping[str, BoundStage], scope: Scope)
         outputs=tuple(places(set(written))),
         writers=Writers(
             declared={stage.name: stage for stage in topology.stages},
+            writes=writes,
             audited=chosen,
             partitions={name: stages[name].partitions for name in names},
         ),
     )
+
+
+def _written(reader: LogReader, topology: Topology, stage: Stage) -> frozenset[str]:
+    """Return the topics that a stage may have written to: of its families those that exist."""
+    fixed = {*stage.sinks, stage.quarantine}
+    if not stage.family_sinks:
+        return frozenset(fixed)
+    families = {
+        topic: family
+        for topic in reader.topic_names() - fixed
+        if (family := family_of(topology, topic)) is not None
+    }
+    members = {topic for topic, family in families.items() if family.name in stage.family_sinks}
+    return frozenset(fixed | members)
 
 
 def _topic_of(topology: Topology, role: TopicRole) -> str:

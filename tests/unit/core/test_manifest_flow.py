@@ -1,0 +1,120 @@
+"""Gates and expressions of a manifest: what is taken, and what is refused with which words."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from streams.core.flow import Concurrency, Debounce, Window, flow_of
+from streams.core.manifest import Manifest, parse_manifest
+from streams.expressions import EXPRESSIONS
+
+TRIGGER = """
+[[triggers]]
+id = "t"
+kind = "webhook"
+provider = "github"
+match = { events = [] }
+handler = "f"
+"""
+
+
+def parse(*lines: str) -> Manifest | tuple[str, ...]:
+    return parse_manifest(tomllib.loads(TRIGGER + "\n".join(lines)), "harn.toml", EXPRESSIONS)
+
+
+def definition(*lines: str) -> dict[str, Any]:
+    manifest = parse(*lines)
+    assert isinstance(manifest, Manifest), manifest
+    return json.loads(manifest.bindings[0]["definition"])
+
+
+def problem(*lines: str) -> str:
+    found = parse(*lines)
+    assert isinstance(found, tuple), "expected a problem"
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_durations_become_milliseconds_and_gates_come_back_as_declared() -> None:
+    manifest = parse(
+        'debounce = { key = "event.kind", period = "30s", max_wait = "2m" }',
+        'rate_limit = { period = "1h", max = 5 }',
+        'concurrency = { key = "event.kind", max = 2, release_on_retry = true }',
+        'priority = { key = "event.payload.plan", order = ["gold"] }',
+        "max_waiting = 7",
+    )
+    assert isinstance(manifest, Manifest), manifest
+    flow = flow_of(manifest.bindings[0])
+    assert flow.debounce == Debounce(period_ms=30_000, max_wait_ms=120_000)
+    assert flow.rate_limit == Window(period_ms=3_600_000, max=5)
+    assert flow.concurrency == Concurrency(max=2, release_on_retry=True)
+    assert flow.priority == ("gold",)
+    assert flow.waiting_max == 7
+    assert flow.declared == ("debounce", "rate_limit", "concurrency")
+
+
+def test_a_trigger_without_gates_keeps_the_definition_that_it_had() -> None:
+    assert set(definition()) == {"handler", "id", "kind", "match", "module", "provider"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('rate_limit = { period = "500ms", max = 1 }', "rate_limit.period is '500ms'"),
+        ('rate_limit = { period = "0s", max = 1 }', "rate_limit.period is '0s'"),
+        ("rate_limit = { period = 5, max = 1 }", "rate_limit.period is 5"),
+        ('rate_limit = { period = "1m", max = 0 }', "rate_limit.max is 0"),
+        ('rate_limit = { period = "1m" }', "rate_limit.max is missing"),
+        ('throttle = { period = "s", max = 1 }', "throttle.period is 's'"),
+        ('debounce = { period = "1m" }', "debounce.key is missing"),
+        ('batch = { size = 0, timeout = "1m" }', "batch.size is 0"),
+        ("concurrency = { max = 0 }", "concurrency.max is 0"),
+        ('concurrency = { max = 1, key = "event." }', "no CEL expression"),
+        ('singleton = { key = "1 +" }', "no CEL expression"),
+        ('filter = "event.["', "no JMESPath expression"),
+        ('when = "cel:event.("', "no CEL expression"),
+        ('when = "is_big"', "not built in this release"),
+        ('priority = { key = "event.kind", order = ["a"] }', "concurrency, which is not declared"),
+        ('priority = "high"', "not built in this release"),
+        ('singleton = "yes"', "singleton is 'yes', expected a table"),
+        ('singleton = { kee = "x" }', "did you mean 'key'"),
+        (
+            'when = "cel:event.payload.a.all(x, event.payload.b.exists(y, y == x))"',
+            "more than one of all",
+        ),
+        (f'filter = "{"a" * 1_025}"', "expected at most 1024"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(line: str, words: str) -> None:
+    found = problem(line)
+    assert found.startswith("harn.toml: [[triggers]] 1 (t): ")
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'debounce = { key = "event.kind", period = "1s" }',
+        "singleton = {}",
+        "concurrency = { max = 1 }",
+        'throttle = { period = "1s", max = 1 }',
+        'rate_limit = { period = "1s", max = 1 }',
+    ],
+)
+def test_batch_stands_alone(other: str) -> None:
+    assert "stands alone" in problem('batch = { size = 2, timeout = "1s" }', other)
+
+
+def test_priority_needs_an_order() -> None:
+    found = problem("concurrency = { max = 1 }", 'priority = { key = "event.kind", order = [] }')
+    assert "priority.order is empty" in found
+
+
+@pytest.mark.parametrize(("text", "ms"), [("30s", 30_000), ("1m", 60_000), ("2W", 1_209_600_000)])
+def test_duration_vectors(text: str, ms: int) -> None:
+    found = definition(f'throttle = {{ period = "{text}", max = 1 }}')
+    assert found["throttle"]["period_ms"] == ms

@@ -1,0 +1,92 @@
+"""Expressions over events: values, missing properties, failures, bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from streams.core.expression import Failed, as_key, is_truth
+from streams.expressions import ExpressionSet
+from streams.testing import event
+
+FOUND = event(
+    "e1",
+    kind="issues.opened",
+    payload={"n": 3, "f": 2.5, "list": [1, 2], "flag": True, "name": "x"},
+    tenant_id="acme",
+    headers={"x-plan": "gold"},
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("event.tenant_id", "acme"),
+        ("event.payload.n", 3),
+        ("event.payload.missing.deeper", None),
+        ("event.provider + ':' + event.kind", "github:issues.opened"),
+        ("event.headers['x-plan']", "gold"),
+        ("event.payload.n > 2 && event.payload.flag", True),
+        ("event.payload.list.exists(x, x == 2)", True),
+        ("has(event.payload.nothing)", False),
+    ],
+)
+def test_cel_values(source: str, value: object) -> None:
+    expressions = ExpressionSet()
+    assert expressions.cel_problem(source) is None
+    assert expressions.cel(source, FOUND) == value
+
+
+def test_a_plain_chain_and_the_library_agree() -> None:
+    expressions = ExpressionSet()
+    for chain in ("event.kind", "event.payload.n", "event.payload.nothing", "event.payload.list"):
+        assert expressions.cel(chain, FOUND) == expressions.cel(f"({chain})", FOUND)
+
+
+def test_what_cannot_be_evaluated_is_a_value() -> None:
+    assert isinstance(ExpressionSet().cel("event.payload.n + 'x'", FOUND), Failed)
+    no_json = {**FOUND, "provider_payload": "no json"}
+    assert isinstance(ExpressionSet().cel("event.payload.n", no_json), Failed)  # type: ignore[arg-type]
+
+
+def test_one_event_is_not_taken_for_another_with_its_id() -> None:
+    expressions = ExpressionSet()
+    assert expressions.cel("event.payload.n", FOUND) == 3
+    other = event("e1", payload={"n": 4})
+    assert expressions.cel("event.payload.n", other) == 4
+
+
+@pytest.mark.parametrize(
+    ("source", "passes"),
+    [
+        ("event.payload.name == 'x'", True),
+        ("event.payload.list[?@ == `9`]", False),
+        ("event.payload.nothing", False),
+        ("event.payload.n", True),
+    ],
+)
+def test_jmespath_filters(source: str, passes: bool) -> None:
+    assert is_truth(ExpressionSet().jmespath(source, FOUND)) is passes
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        ("a b", "a b"),
+        (True, "true"),
+        (3, "3"),
+        (3.0, "3"),
+        (2.5, "2.5"),
+        ([1, "a"], '[1,"a"]'),
+        ({"b": 1, "a": None}, '{"a":null,"b":1}'),
+    ],
+)
+def test_a_value_as_part_of_a_key(value: Any, text: str) -> None:
+    assert as_key(value) == text
+
+
+def test_a_number_that_is_none_is_still_a_key() -> None:
+    assert as_key(math.inf) == "inf"
