@@ -32,7 +32,7 @@ class Expressions(Protocol):
     """Compiles and evaluates.  Compiled programs are kept; the same text is compiled once."""
 
     def cel(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - JSON, or Failed
-    def cel(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - JSON, or Failed
+        """Evaluate CEL over `{"event": …}`; a missing property is null.  Failed if it cannot be."""
         ...
 
     def jmespath(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - as above
