@@ -22,14 +22,13 @@ from faust.types import TP
 from streams.agents.batch import Batch
 from streams.agents.changelog import StateReader, offset_metadata
 from streams.agents.checkpointer import Checkpointer
-from streams.agents.halted import operators_word
+from streams.agents.halting import Halting
 from streams.agents.owned import Owned
 from streams.agents.standing import Standing
 from streams.agents.stores import Stores
 from streams.agents.taking import Taking
 from streams.agents.ticks import Ticker
 from streams.agents.transaction import Faults, PartitionProducer, Target
-from streams.core.record import Position
 from streams.engine import BoundStage, FoldFailed, Step, fold_batch, settle
 from streams.errors import BrokerError
 from streams.observe import logs
@@ -72,7 +71,7 @@ class LiveStage:
         self._faults = faults
         self._journal_partitions = journal_partitions
         self._committing: dict[asyncio.Future[None], Owned] = {}
-        self._watching: set[asyncio.Task[None]] = set()
+        self._crashing: set[asyncio.Task[None]] = set()
         self.pool = ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix=f"{stage.name}-txn")
         self.reader = StateReader(
             settings, group_id=app.conf.id, source=stage.source, changelog=stage.changelog
@@ -80,6 +79,7 @@ class LiveStage:
         self.stores = Stores(settings, stage.name, bound.codec, self.reader)
         self._ticker = Ticker(settings, stage.source, bound.codec.encoder("tick"))
         self._checkpointer = Checkpointer(settings, bound)
+        self._halting = Halting(self)
         self._taking = Taking(self)
         self._standing = Standing(self)
 
@@ -121,11 +121,11 @@ class LiveStage:
         offsets: dict[TP, int] = {}
         for partition, entry in owned.items():
             assert entry.memory is not None, "a taken partition is loaded"
-            entry.halted_at = None
+            self._try_again(entry)
             offsets[TP(self.source, partition)] = entry.memory.position.next_offset
             self._arm(entry)
         self.app.publish_rows(owned)
-        self.metrics.owned(len(owned))
+        self.metrics.owned(owned)
         self._standing.start()
         self.ready.set()
         _log.info(
@@ -144,13 +144,22 @@ class LiveStage:
         self._generation = -1
         self.ready.clear()
         self._ticker.clear()
-        for task in self._watching:
-            task.cancel()
-        self._watching.clear()
+        self._halting.forget()
         if self._committing:
             await asyncio.wait(list(self._committing), timeout=_HALT_TIMEOUT_S)
         for entry in self._committing.values():
             entry.outcome_unknown = True
+
+    def _try_again(self, entry: Owned) -> None:
+        """A partition that was halted meets its record again: with another fold, it may pass."""
+        if entry.halted_at is not None:
+            entry.halted_at = None
+            self.metrics.halted(entry.partition, halted=False)
+
+    def crash(self, error: BaseException) -> None:
+        """End the role: a part of it that nothing waits for has failed."""
+        task = asyncio.get_running_loop().create_task(self.app.crash(error))
+        self._crashing.add(task)
 
     async def close(self) -> None:
         """Let go of connections, threads and stores.  `halt` came before."""
@@ -175,6 +184,7 @@ class LiveStage:
             or batch.generation != self._generation
             or not self.app.consumer.is_current(batch)
             or entry.halted_at
+            or entry.step_dropped
         ):
             raise Skip
         next_offset = entry.memory.position.next_offset
@@ -200,24 +210,39 @@ class LiveStage:
         await self._after_commit(entry)
 
     async def _fold_or_halt(self, entry: Owned, records: list[Any], generation: int) -> Step | None:
-        """The next step; None when the fold raised: the partition is halted at that record."""
-        assert entry.memory is not None, "a bound partition is loaded"
+        """The next step; None when the generation is over, or the fold raised and it is halted."""
+        if generation != self._generation:
+            return None
+        if entry.told:
+            records = records[:1]  # what an operator said is about one record
         started = time.perf_counter()
         try:
-            step = fold_batch(entry.memory, records, skips=frozenset(entry.skips))
+            step = self._fold(entry, records)
         except FoldFailed as failure:
             entry.rebuild(self.bound)
-            if failure.index:
-                await self._commit_prefix(entry, records[: failure.index], generation)
-            self._stop_partition(entry, failure)
+            if failure.suspects > 1:
+                half = records[: failure.suspects // 2]
+                return await self._fold_or_halt(entry, half, generation)
+            await self._commit_prefix(entry, records[: failure.index], generation)
+            if generation == self._generation:  # else its next owner meets the record again
+                self._halting.stop(entry, failure)
             return None
         self.metrics.folded(step, time.perf_counter() - started)
         return step
 
+    def _fold(self, entry: Owned, records: list[Any]) -> Step:
+        assert entry.memory is not None, "a bound partition is loaded"
+        return fold_batch(
+            entry.memory,
+            records,
+            skips=frozenset(entry.skips),
+            timer_skips=frozenset(entry.timer_skips),
+        )
+
     async def _commit_prefix(self, entry: Owned, records: list[Any], generation: int) -> None:
         """Commit the records before a failing one: they fold alike, whatever the cut."""
-        while records and entry.memory is not None:
-            step = fold_batch(entry.memory, records, skips=frozenset(entry.skips))
+        while records:
+            step = self._fold(entry, records)
             if not await self._commit(entry, step, generation):
                 return
             records = records[step.records :]
@@ -238,11 +263,11 @@ class LiveStage:
         try:
             text = offset_metadata(position.seq, position.now_ms, position.chain)
             await loop.run_in_executor(self.pool, entry.producer.commit, step, text, metadata)
-            if (
-                entry.outcome_unknown
-            ):  # given up while it was under way: the next owner reads what became of it
+            # Given up while it was under way: whoever takes the partition reads what became of it.
+            if entry.outcome_unknown or entry.memory is not memory:
                 return False
             settle(memory, step)
+            entry.forget_words()
         except BaseException as error:
             entry.outcome_unknown = True
             if isinstance(error, BrokerError):
@@ -273,43 +298,3 @@ class LiveStage:
             loop = asyncio.get_running_loop()
             store = entry.memory.rows.store
             await loop.run_in_executor(self.pool, self.stores.mark, entry.partition, store)
-
-    # ------------------------------------------------------------------ a fold that raises
-    def _stop_partition(self, entry: Owned, failure: FoldFailed) -> None:
-        """Halt one partition before its record; the others go on."""
-        position = Position(self.source, entry.partition, failure.offset)
-        entry.halted_at = position
-        self.metrics.halted(entry.partition, halted=True)
-        _log.error(
-            "stage_partition_halted",
-            exc_info=failure.__cause__,
-            extra={
-                "stage": self.name,
-                "position": str(position),
-                "reason": repr(failure.__cause__),
-                "remedy": "fix the fold, then `harn stage resume "
-                f"{self.name} {entry.partition}`; or `harn stage skip {position}`",
-            },
-        )
-        self.app.consumer.pause_partitions({TP(self.source, entry.partition)})
-        task = asyncio.get_running_loop().create_task(
-            self._await_word(entry, position, self._generation)
-        )
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
-
-    async def _await_word(self, entry: Owned, position: Position, generation: int) -> None:
-        skip = await operators_word(self.settings, self.bound.codec, self.name, position)
-        if generation != self._generation:
-            return
-        if skip:
-            entry.skips = {position.offset}
-        entry.halted_at = None
-        self.metrics.halted(entry.partition, halted=False)
-        _log.warning(
-            "stage_partition_resumed",
-            extra={"stage": self.name, "position": str(position), "skipped": skip},
-        )
-        tp = TP(self.source, entry.partition)
-        await self.app.consumer.seek_to({tp: position.offset})
-        self.app.consumer.resume_partitions({tp})

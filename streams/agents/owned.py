@@ -15,8 +15,9 @@ class Owned:
     """State of an owned partition.
 
     `memory` is None until rows are loaded; with `outcome_unknown` it must be loaded again before
-    use. `step_dropped` says that timers and index ran ahead of the committed rows. `skips` are
-    offsets that an operator told the stage to pass over.
+    use. `step_dropped` says that timers and index ran ahead of the committed rows. `skips` and
+    `timer_skips` are the offsets and timers that an operator told the stage to pass over at the
+    record that comes next; `heard` is the offset of the last word to resume that was obeyed.
     """
 
     partition: int
@@ -26,6 +27,8 @@ class Owned:
     step_dropped: bool = False
     halted_at: Position | None = None
     skips: set[int] = field(default_factory=set[int])
+    timer_skips: set[str] = field(default_factory=set[str])
+    heard: int = -1
     marked_at_s: float = field(default_factory=time.monotonic)
 
     def current(self, offset: int, seq: int) -> bool:
@@ -34,6 +37,16 @@ class Owned:
             return False
         position = self.memory.position
         return position.next_offset == offset and position.seq == seq
+
+    @property
+    def told(self) -> bool:
+        """Whether an operator has spoken about the record that comes next."""
+        return bool(self.skips or self.timer_skips)
+
+    def forget_words(self) -> None:
+        """The record that an operator spoke about is behind."""
+        self.skips.clear()
+        self.timer_skips.clear()
 
     def rebuild(self, stage: BoundStage) -> None:
         """Derive timers and index anew from the committed rows: a dropped step has moved them."""

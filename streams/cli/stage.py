@@ -17,7 +17,7 @@ app = typer.Typer()
 
 @app.callback()
 def _group() -> None:
-    """Resume a halted partition, or skip the record that halted it."""
+    """Resume a halted partition, or skip what halted it."""
 
 
 @app.command()
@@ -39,13 +39,21 @@ def skip(
             help="Position of the record, topic/partition/offset, as the log line says it."
         ),
     ],
+    timer: Annotated[
+        str | None,
+        typer.Option(
+            help="Key of the row whose timer failed there, as the log line says it: the row is "
+            "passed over, the record is not."
+        ),
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")] = "",
 ) -> None:
-    """Pass over the record that halted a partition: it is quarantined, on the record."""
+    """Pass over what halted a partition, a record or a timer: it is quarantined, on the record."""
     try:
         record = Position.parse(position)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     settings = cluster_of(Settings.from_env())
-    word = skip_record(settings, record, reason)
-    typer.echo(f"{record} will be passed over (word at {word})")
+    word = skip_record(settings, record, reason, timer=timer)
+    what = record if timer is None else f"the timer of {timer} at {record}"
+    typer.echo(f"{what} will be passed over (word at {word})")

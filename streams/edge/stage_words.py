@@ -28,9 +28,12 @@ _TIMEOUT_S = 30.0
 _READ_S = 1.0
 
 
-def skip_record(settings: Settings, record: Position, reason: str) -> Position:
+def skip_record(
+    settings: Settings, record: Position, reason: str, *, timer: str | None = None
+) -> Position:
     """Tell the stage whose mailbox it is to pass over `record`; returns where the word stands.
 
+    Args:   timer: key of the row whose timer fails at the record; it is passed over instead.
     Raises: ConfigError when no stage reads the topic, or it does not stand at the record.
     """
     stage = next((stage for stage in TOPOLOGY.stages if stage.source == record.topic), None)
@@ -49,6 +52,7 @@ def skip_record(settings: Settings, record: Position, reason: str) -> Position:
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
+        "timer": timer,
         "requested_by": _who(),
         "reason": reason,
     }

@@ -5,6 +5,8 @@ Source: STYLE 2.11; DESIGN "The stage runtime".
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streams.engine import Step
@@ -83,10 +85,15 @@ class StageMetrics:
         self._batch_records = collectors.batch_records.labels(stage)
         self._fold_seconds = collectors.fold_seconds.labels(stage)
         self._commit_seconds = collectors.commit_seconds.labels(stage)
+        self._owned: set[int] = set()
 
-    def owned(self, partitions: int) -> None:
-        """This member owns so many partitions now."""
-        self._collectors.partitions.labels(self._stage).set(partitions)
+    def owned(self, partitions: Collection[int]) -> None:
+        """This member owns these partitions now; what it knew of others is another's to say."""
+        self._collectors.partitions.labels(self._stage).set(len(partitions))
+        for partition in self._owned.difference(partitions):
+            for gauge in (self._collectors.rows, self._collectors.lag, self._collectors.halted):
+                gauge.remove(self._stage, str(partition))
+        self._owned = set(partitions)
 
     def folded(self, step: Step, seconds: float) -> None:
         """A batch was folded and encoded."""

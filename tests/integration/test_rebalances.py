@@ -11,7 +11,7 @@ import pytest
 
 from streams.kafka import make_producer
 from tests.support.broker import Kafka
-from tests.support.live_toy import LiveToy
+from tests.support.live_toy import PARTITIONS, LiveToy
 from tests.support.toy import command
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
@@ -34,7 +34,7 @@ async def load(live: LiveToy) -> AsyncIterator[None]:
                 return
             value = encode(command("put", f"p:{number % 100}", text=str(number)))
             for place in range(BURST):
-                partition = place % live.partitions
+                partition = place % PARTITIONS
                 producer.produce(
                     live.mailbox, value, b"k", partition, headers=[("kind", b"command")]
                 )

@@ -31,6 +31,7 @@ from topology import TOPOLOGY, Topology
 from topology.model import Cleanup, RetentionRule, Topic, TopicRole
 
 JOURNAL = "audit.journal"
+PARTITIONS = 4
 _READ_S = 1.0
 _READY_S = 30.0
 
@@ -46,18 +47,22 @@ class Member:
     async def crashed(self) -> BaseException:
         return await asyncio.wait_for(self.group.crashed(), 60)
 
+    def halted(self, partition: int = 0) -> bool:
+        """Whether a partition waits for an operator."""
+        labels = {"stage": self.app.live.name, "partition": str(partition)}
+        return self.registry.get_sample_value("harn_stage_partition_halted", labels) == 1
+
 
 @dataclass
 class LiveToy:
     """A toy stage with a name that nothing on the cluster has yet."""
 
     settings: Settings
-    partitions: int = 4
     name: str = field(default_factory=lambda: f"toy{uuid.uuid4().hex[:8]}")
 
     def __post_init__(self) -> None:
         self.settings = replace(
-            self.settings, partitions=self.partitions, replication_factor=1, min_insync_replicas=1
+            self.settings, partitions=PARTITIONS, replication_factor=1, min_insync_replicas=1
         )
         self.codec = toy.toy_codec()
         self.topology = self._topology()
@@ -101,7 +106,7 @@ class LiveToy:
 
     def bound(self, fold: Fold | None = None) -> BoundStage:
         stage = self.topology.stage(self.name)
-        return BoundStage(stage, fold or self.fold(), self.topology, self.codec, self.partitions)
+        return BoundStage(stage, fold or self.fold(), self.topology, self.codec, PARTITIONS)
 
     def fold(self, on_command: Callable[[dict[str, Any]], None] = lambda _: None) -> Fold:
         """The toy's fold with outputs into our own topic; `on_command` sees each command first."""
@@ -129,7 +134,7 @@ class LiveToy:
         app = StageApp(
             self.bound(fold),
             replace(self.settings, **changes),
-            journal_partitions=self.partitions,
+            journal_partitions=PARTITIONS,
             metrics=StageMetrics(StageCollectors(registry), self.name),
             faults=faults,
         )
@@ -143,15 +148,19 @@ class LiveToy:
 
     def append(self, *commands: dict[str, Any], partition: int = 0) -> None:
         """Append commands to one partition; returns once the broker has them."""
-        producer = make_producer(self.settings)
         encode = self.codec.encoder("toy_command")
-        for value in commands:
+        self._append("command", [encode(value) for value in commands], partition)
+
+    def tell(self, kind: str, *, partition: int = 0, **word: Any) -> None:
+        """Append an operator's word."""
+        value = {"stage": self.name, "partition": partition, "requested_by": "test", **word}
+        self._append(kind, [self.codec.encode(kind, value)], partition)
+
+    def _append(self, kind: str, values: list[bytes], partition: int) -> None:
+        producer = make_producer(self.settings)
+        for value in values:
             producer.produce(
-                self.mailbox,
-                encode(value),
-                b"k",
-                partition,
-                headers=[("kind", b"command")],
+                self.mailbox, value, b"k", partition, headers=[("kind", kind.encode())]
             )
             producer.poll(0)
         assert producer.flush(60) == 0
@@ -165,19 +174,22 @@ class LiveToy:
                 found += reader.read(_READ_S)
         return found
 
+    def values(self, topic: str) -> list[dict[str, Any]]:
+        """Every committed record of a topic, decoded."""
+        return [self.codec.decode(record.value or b"")[1] for record in self.read(topic)]
+
     def texts(self) -> list[str]:
         """What the stage has said, partition by partition."""
-        return [self.codec.decode(r.value or b"")[1]["text"] for r in self.read(self.outputs)]
+        return [value["text"] for value in self.values(self.outputs)]
 
     def journal(self) -> list[dict[str, Any]]:
         """The stage's transactions, partition by partition."""
-        entries = [self.codec.decode(record.value or b"")[1] for record in self.read(JOURNAL)]
-        return [entry for entry in entries if entry["stage"] == self.name]
+        return [entry for entry in self.values(JOURNAL) if entry["stage"] == self.name]
 
     def ends(self) -> dict[int, int]:
         """Where each partition of the mailbox ends."""
         with TopicReader(self.settings, self.mailbox) as reader:
-            return {p: reader.watermarks(p)[1] for p in range(self.partitions)}
+            return {p: reader.watermarks(p)[1] for p in range(PARTITIONS)}
 
     async def everything_folded(self) -> None:
         """Return once the stage stands at the end of its mailbox."""
