@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from bench.orders import JOURNAL, OUTPUT, PARTITIONS, bench_codec, bench_topology
+from streams.agents.collector import look_seldom
 from streams.codec import Codec
 from streams.kafka import make_consumer, make_producer
 from streams.settings import Settings
@@ -136,6 +137,7 @@ class Lane:
 def run(name: str, mailbox: str, expected: int) -> None:
     """Work until `expected` records are committed."""
     settings = Settings.from_env()
+    look_seldom()  # as a process that runs stages does
     codec = bench_codec()
     lanes = [Lane(name, mailbox, partition, settings, codec) for partition in range(PARTITIONS)]
     with ThreadPoolExecutor(PARTITIONS) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -92,8 +93,6 @@ def _short(value: float) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of the values do not exceed (nearest rank)."""
-    ordered = sorted(values)
-    return ordered[
-        min(len(ordered) - 1, max(0, -(-int(share * 1_000) * len(ordered) // 1_000) - 1))
-    ]
+    """The smallest of the values that at least `share` of them do not exceed (nearest rank)."""
+    rank = math.ceil(round(share * len(values), 6))
+    return sorted(values)[max(rank, 1) - 1]
