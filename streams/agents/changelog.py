@@ -48,6 +48,7 @@ class StateReader:
         self._source = source
         self._changelog = changelog
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         self._consumer: Consumer | None = None
 
     def _ready(self) -> Consumer:
@@ -79,6 +80,7 @@ class StateReader:
         """Hand changelog records to `take`, from `starts` (by partition) up to the stable end.
 
         Returns: how many records there were.
+        Raises:  BrokerError, also when `close` is called meanwhile.
         """
         with self._lock:
             consumer = self._ready()
@@ -99,6 +101,12 @@ class StateReader:
     def _drain(self, consumer: Consumer, open_partitions: set[int], take: Take) -> int:
         count = 0
         while open_partitions:
+            if self._closing.is_set():
+                raise BrokerError(
+                    f"changelog {self._changelog} is not read to its end: "
+                    "the stage was stopped meanwhile",
+                    retryable=True,
+                )
             found: list[Any] = consumer.consume(_CONSUME, _CONSUME_TIMEOUT_S)
             for message in found:
                 error = message.error()
@@ -113,14 +121,28 @@ class StateReader:
 
     def stable_end(self, partition: int) -> int:
         """The changelog's stable end offset."""
+        return self._span(self._changelog, partition)[1]
+
+    def mailbox_span(self, partition: int) -> tuple[int, int]:
+        """First offset of a mailbox partition, and its stable end."""
+        return self._span(self._source, partition)
+
+    def _span(self, topic: str, partition: int) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
         with self._lock:
-            _, high = self._ready().get_watermark_offsets(
-                TopicPartition(self._changelog, partition), timeout=_TIMEOUT_S, cached=False
-            )
-            return high
+            try:
+                found = self._ready().get_watermark_offsets(place, _TIMEOUT_S, cached=False)
+            except KafkaException as error:
+                message = f"the ends of {topic}/{partition} could not be read: {error}"
+                raise BrokerError(message, retryable=True) from error
+        if found is None:
+            message = f"the ends of {topic}/{partition} could not be read in {_TIMEOUT_S:.0f} s"
+            raise BrokerError(message, retryable=True)
+        return found
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection; a reading that is under way ends soon."""
+        self._closing.set()
         with self._lock:
             if self._consumer is not None:
                 self._consumer.close()

@@ -68,6 +68,7 @@ class LiveStage:
         self.owned: dict[int, Owned] = {}
         self.ready = asyncio.Event()
         self._generation = -1
+        self._taken_in = -1
         self._faults = faults
         self._journal_partitions = journal_partitions
         self._committing: dict[asyncio.Future[None], Owned] = {}
@@ -107,16 +108,15 @@ class LiveStage:
         await self.halt()
         started = time.monotonic()
         partitions = sorted(tp.partition for tp in assignment if tp.topic == self.source)
-        owned = await self._taking.take(partitions)
+        # In a generation that we were not part of, another owner may have fenced what is ours.
+        doubtful = generation != self._taken_in + 1
+        owned = await self._taking.take(partitions, doubtful=doubtful)
         if generation != self.app.consumer_generation_id:
             _log.info(
                 "partitions_taken_too_late", extra={"stage": self.name, "generation": generation}
             )
-            for partition in owned.values():
-                partition.outcome_unknown = True
-            self.owned = owned
             return {}
-        self.owned = owned
+        self._taken_in = generation
         self._generation = generation
         offsets: dict[TP, int] = {}
         for partition, entry in owned.items():
@@ -165,13 +165,15 @@ class LiveStage:
         """Let go of connections, threads and stores.  `halt` came before."""
         self._standing.stop()
         self._ticker.close()
+        loop = asyncio.get_running_loop()
+        closing = loop.run_in_executor(self.pool, self.reader.close)
+        await self._taking.ended()
+        await closing
         await self._checkpointer.close()
         for entry in self.owned.values():
             if entry.memory is not None:
                 self.stores.close(entry.memory.rows.store)
         self.owned = {}
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.reader.close)
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     # ------------------------------------------------------------------ batches

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streams.agents.transaction import PartitionProducer
 from streams.core.record import Position
-from streams.engine import BoundStage, Memory, StatePosition, Store
+from streams.engine import BoundStage, Memory
 
 
 @dataclass(slots=True)
@@ -15,9 +15,11 @@ class Owned:
     """State of an owned partition.
 
     `memory` is None until rows are loaded; with `outcome_unknown` it must be loaded again before
-    use. `step_dropped` says that timers and index ran ahead of the committed rows. `skips` and
-    `timer_skips` are the offsets and timers that an operator told the stage to pass over at the
-    record that comes next; `heard` is the offset of the last word to resume that was obeyed.
+    use.  `step_dropped` says that timers and index ran ahead of the committed rows.
+
+    `skips` and `timer_skips` are the offsets and timers that an operator told the stage to pass
+    over at the record that comes next; `heard` is the offset of the last word to resume that was
+    obeyed.
     """
 
     partition: int
@@ -32,11 +34,14 @@ class Owned:
     marked_at_s: float = field(default_factory=time.monotonic)
 
     def current(self, offset: int, seq: int) -> bool:
-        """Whether the memory stands exactly at the committed offset and transaction."""
+        """Whether the memory stands exactly at the committed offset (-1 for none) and transaction.
+
+        Nothing committed and nothing folded agree as well.
+        """
         if self.memory is None or self.outcome_unknown:
             return False
         position = self.memory.position
-        return position.next_offset == offset and position.seq == seq
+        return position.seq == seq and offset in (position.next_offset, -1)
 
     @property
     def told(self) -> bool:
@@ -54,8 +59,8 @@ class Owned:
         self.memory = Memory(stage, self.partition, self.memory.rows.store, self.memory.position)
         self.step_dropped = False
 
-    def load(self, stage: BoundStage, store: Store, position: StatePosition) -> None:
+    def loaded(self, memory: Memory) -> None:
         """Take over freshly loaded rows."""
-        self.memory = Memory(stage, self.partition, store, position)
+        self.memory = memory
         self.outcome_unknown = False
         self.step_dropped = False

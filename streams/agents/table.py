@@ -93,6 +93,13 @@ class StageRecovery(Recovery):
     async def _seek_offsets(self, consumer: Any, tps: set[TP], offsets: Any, title: str) -> None:
         await super()._seek_offsets(consumer, self._others(tps), offsets, title)
 
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:  # noqa: ARG002, ASYNC109 - Faust's signature
+        """Wait without a limit: at the end of one, Faust would go on as if partitions were taken.
+
+        A rebalance and a stop end the waiting, and what is waited for fails by itself.
+        """
+        await super()._wait(coro)
+
 
 class StageTableManager(TableManager):
     """Table manager whose recovery is the one above."""

@@ -125,19 +125,30 @@ class LiveToy:
 
         return Fold(on_record=on_record, on_due=on_due, build_index=plain.build_index)
 
+    def app(
+        self,
+        fold: Fold | None = None,
+        *,
+        faults: Faults = no_faults,
+        registry: CollectorRegistry | None = None,
+        **changes: Any,
+    ) -> StageApp:
+        """An app that is not started."""
+        return StageApp(
+            self.bound(fold),
+            replace(self.settings, **changes),
+            journal_partitions=PARTITIONS,
+            metrics=StageMetrics(StageCollectors(registry or CollectorRegistry()), self.name),
+            faults=faults,
+        )
+
     @asynccontextmanager
     async def member(
         self, fold: Fold | None = None, *, faults: Faults = no_faults, **changes: Any
     ) -> AsyncIterator[Member]:
         """A member for as long as the block lasts, ready when it begins."""
         registry = CollectorRegistry()
-        app = StageApp(
-            self.bound(fold),
-            replace(self.settings, **changes),
-            journal_partitions=PARTITIONS,
-            metrics=StageMetrics(StageCollectors(registry), self.name),
-            faults=faults,
-        )
+        app = self.app(fold, faults=faults, registry=registry, **changes)
         group = StageGroup([app])
         await group.start()
         try:
