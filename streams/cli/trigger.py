@@ -9,14 +9,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from streams.audit.explain import explain as explain_event
+from streams.audit.kafka_log import KafkaLog
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.suggestion import suggestion
 from streams.cli.trigger_emit import emit_events
+from streams.cli.trigger_explain import as_json as story_json
+from streams.cli.trigger_explain import print_story
 from streams.core.manifest import Manifest
 from streams.core.wire import Policy, RowRegisteredBinding
 from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
@@ -170,6 +175,28 @@ def show(
         for name, value in shown.items():
             if name not in {"binding_key", "state", "revision"}:
                 typer.echo(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+
+
+@app.command()
+def explain(
+    event_id: Annotated[str, typer.Argument(help="The event's id, as ingest answered it.")],
+    as_json: AsJson = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show everything that happened to one event, from its envelope to its outcomes.
+
+    Exit codes: 0 shown; 1 the log has nothing about it.
+    """
+    settings = cluster_of(settings_from(state_dir=state_dir))
+    with KafkaLog(settings) as log:
+        story = explain_event(log, codec_of(settings), event_id)
+    if not story.known:
+        notice(f"the log has nothing about event {event_id}")
+        raise typer.Exit(1)
+    if as_json:
+        typer.echo(msgspec.json.encode(story_json(story)).decode())
+    else:
+        print_story(screen(), story)
 
 
 def _view(state_dir: Path | None) -> RegistryView:

@@ -30,6 +30,8 @@ from streams.audit.log import LogRecord
 from streams.audit.verdict import Report
 from streams.audit.verify import verify
 from streams.codec import Codec, DecodeError
+from streams.core.flow import flow_of
+from streams.core.gate.decision import topic_of
 from streams.core.inbox import mailbox_key
 from streams.core.manifest import NAMESPACE_DEFAULT
 from streams.core.record import Position
@@ -226,8 +228,16 @@ class PipelineDriver:
         policy: Policy | None = None,
         expected_revision: int | None = None,
     ) -> str:
-        """Append the request of an apply and return its id; what comes of it comes later."""
+        """Append the request of an apply and return its id; what comes of it comes later.
+
+        The topics of the bindings' gates are created first, as `harn trigger apply` does.
+        """
         self._applies += 1
+        for binding in bindings:
+            for gate in flow_of(binding).declared:
+                topic = topic_of(gate, binding["trigger_id"])
+                if not self.kafka.partitions(topic):
+                    self.kafka.create(topic, 1)
         request: ManifestApplied = {
             "apply_id": f"apply_{self._applies}",
             "namespace": namespace,

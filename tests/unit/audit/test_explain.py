@@ -1,0 +1,87 @@
+"""What happened to one event, told from the log."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from streams.audit.explain import explain
+from streams.cli.trigger_explain import as_json, print_story
+from streams.codec import Codec
+from streams.testing import PipelineDriver, event
+from tests.support.triggers import bindings_of
+
+MANIFEST = """
+[[triggers]]
+id = "works"
+kind = "webhook"
+provider = "github"
+match = { events = [] }
+handler = "second_time"
+rate_limit = { period = "1h", max = 1 }
+retry = { max = 3, backoff = "immediate" }
+
+[[triggers]]
+id = "fails"
+kind = "webhook"
+provider = "github"
+match = { events = [] }
+handler = "never"
+retry = { max = 2, backoff = "immediate" }
+"""
+
+
+def second_time(_event: object, context: object) -> str:
+    if context.attempt == 1:  # type: ignore[attr-defined]
+        message = "not yet"
+        raise RuntimeError(message)
+    return "done"
+
+
+def never(_event: object) -> None:
+    message = "never"
+    raise RuntimeError(message)
+
+
+def run() -> PipelineDriver:
+    driver = PipelineDriver(handlers={"second_time": second_time, "never": never})
+    driver.apply(bindings_of(MANIFEST))
+    driver.emit(event("e1"))
+    driver.emit(event("e2"))
+    driver.finish()
+    return driver
+
+
+def test_each_dispatch_has_its_steps_and_its_outcome() -> None:
+    story = explain(run().kafka, Codec(), "e1")
+    assert len(story.envelopes) == 1
+    outcomes = {each.binding_key: each.outcome for each in story.dispatches.values()}
+    assert outcomes == {"works@v1": "dispatch_succeeded", "fails@v1": "dlq_moved"}
+    [works] = [each for each in story.dispatches.values() if each.binding_key == "works@v1"]
+    kinds = [happening.kind for happening in works.happenings]
+    assert kinds.count("attempt_recorded") == 2
+    assert "rate_limit_allowed" in kinds
+    assert all(happening.value.get("event_id", "e1") == "e1" for happening in works.happenings)
+
+
+def test_a_skipped_dispatch_says_which_gate_skipped_it() -> None:
+    story = explain(run().kafka, Codec(), "e2")
+    [works] = [each for each in story.dispatches.values() if each.binding_key == "works@v1"]
+    assert works.outcome == "dispatch_skipped"
+    assert "rate_limit_blocked" in [happening.kind for happening in works.happenings]
+
+
+def test_an_unknown_event_has_no_story() -> None:
+    assert not explain(run().kafka, Codec(), "nobody").known
+
+
+def test_the_tree_names_bindings_outcomes_and_positions() -> None:
+    story = explain(run().kafka, Codec(), "e1")
+    screen = StringIO()
+    print_story(Console(file=screen, width=200, no_color=True), story)
+    shown = screen.getvalue()
+    for text in ("e1", "works@v1 dispatch_succeeded", "fails@v1 dlq_moved", "trigger.attempts/"):
+        assert text in shown
+    assert "DispatchStarted" not in shown, "what is said twice is shown once"
+    assert as_json(story)["dispatches"][0]["happenings"]
