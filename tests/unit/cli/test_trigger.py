@@ -71,6 +71,8 @@ def envelope(bootstrap: str, position: str) -> dict[str, Any]:
     with TopicReader(Settings(bootstrap=bootstrap), at.topic) as reader:
         reader.start_at({at.partition: at.offset})
         records = reader.read(30)
+        while not records:  # a word of the connection's own came first
+            records = reader.read(30)
     return CODEC.decode(records[0].value or b"")[1]
 
 
