@@ -36,6 +36,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  echo "make setup: $$("$$found" --version) -> $(VENV)"; \
 	  "$$found" -m venv --clear $(VENV); \
 	}
+	@echo "make setup: installing the locked packages, a minute or two the first time"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  --requirement requirements.lock
 	@# The build backend came with the lock, so the project itself is installed without the network.
