@@ -298,7 +298,7 @@ async def test_a_request_that_takes_long_is_not_silence() -> None:
 
     app = web.Application()
     app.add_routes([web.get("/slow", slow)])
-    listener = Listener(app, "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=0.05)
+    listener = Listener(app, "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=1.5)
     await listener.start()
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client:
         asking = asyncio.create_task(client.get("/slow"))
@@ -314,7 +314,7 @@ async def test_a_request_that_takes_long_is_not_silence() -> None:
 
 async def test_a_connection_that_never_asks_is_closed_and_one_that_has_asked_may_rest() -> None:
     listener = Listener(
-        web.Application(), "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=0.05
+        web.Application(), "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=1.5
     )
     await listener.start()
     asking, ask = await asyncio.open_connection("127.0.0.1", listener.port)
