@@ -35,6 +35,7 @@ def matched(
         "accepted_at_ms": 1,
         "replay_of_event_id": replay_of_event_id,
         "event": found or event(f"event-of-{dispatch_id}"),
+        "keys": {},
     }
 
 
