@@ -16,7 +16,7 @@ from streams.codec import Codec
 from streams.kafka import make_consumer, make_producer
 
 _RECORDS = 800
-_WARM_UP = 100
+_WARM_UP = 1_500  # until then the broker's JVM compiles what it runs
 _PER_SECOND = 100
 _TIMEOUT_S = 30.0
 _HEADERS: list[tuple[str, str | bytes | None]] = [("kind", b"order")]
@@ -30,7 +30,7 @@ def measure(lab: Lab) -> list[Row]:
     p99: list[float] = []
     with running(["bench.member", name], lab.settings) as member:
         member.wait_for("partitions_taken")
-        _times_ms(lab, codec, name, _WARM_UP)
+        _times_ms(lab, codec, name, lab.scaled(_WARM_UP))
         for _ in range(lab.rounds):
             times_ms = _times_ms(lab, codec, name, lab.scaled(_RECORDS))
             p50.append(percentile(times_ms, 0.50))
