@@ -21,10 +21,12 @@ ALLOWED = {
     "enum",
     "functools",
     "hashlib",
+    "heapq",
     "json",
     "keyword",
     "math",
     "re",
+    "struct",
     "typing",
 }
 # Ways around the imports.

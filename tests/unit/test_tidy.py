@@ -12,7 +12,7 @@ FOLDERS = ("streams", "schemas", "topology", "tests", "bench", "examples", "tool
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
-TEST_FILE_LINES_MAX = 600  # a test file covers one module, and is mostly cases
+TEST_FILE_LINES_MAX = 700  # a test file covers one module, and is mostly cases
 GENERATED = {ROOT / "streams" / "core" / "wire.py"}
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
