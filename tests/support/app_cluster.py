@@ -7,17 +7,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from streams.codec import Codec
 from streams.core.inbox import mailbox_key
+from streams.core.record import Position
 from streams.core.wire import TriggerEvent
 from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import load_manifest
 from streams.edge.publisher import Publisher
-from streams.edge.topic_reader import TopicReader
+from streams.edge.topic_reader import ReadRecord, TopicReader
+from streams.errors import BrokerError
 from streams.provision import provision_topics
 from streams.settings import Settings
 from tests.support.broker import Kafka
@@ -108,61 +110,90 @@ def envelope(found: dict[str, Any]) -> bytes:
 async def emit(
     settings: Settings, events: Iterable[dict[str, Any]], *, pause_s: float = 0.0
 ) -> None:
-    """Append events in order, as ingest does; returns when the broker has them all."""
+    """Append events in order, as a sender does; returns when the broker has them all.
+
+    What an outage kept from being acknowledged is sent again under its own id.
+    """
     publisher = Publisher(settings, name="test")
     await publisher.start()
     try:
-        acks = []
-        for found in events:
-            ack = publisher.append_soon(
-                ENVELOPES,
-                kind="event_ingested",
-                key=mailbox_key(cast(TriggerEvent, found)).encode(),
-                value=envelope(found),
-            )
-            acks.append(ack)
-            if pause_s:
-                await asyncio.sleep(pause_s)  # the load's rate, not a wait for anything
-        await asyncio.gather(*acks)
+        pending = list(events)
+        while pending:
+            acks = []
+            for found in pending:
+                acks.append(_append(publisher, found))
+                if pause_s:
+                    await asyncio.sleep(pause_s)  # the load's rate, not a wait for anything
+            answers = await asyncio.gather(*acks, return_exceptions=True)
+            failed = [answer for answer in answers if isinstance(answer, BaseException)]
+            for answer in failed:
+                if not isinstance(answer, BrokerError) or not answer.retryable:
+                    raise answer
+            pending = [
+                found
+                for found, answer in zip(pending, answers, strict=True)
+                if isinstance(answer, BrokerError)
+            ]
     finally:
         await publisher.stop()
 
 
+def _append(publisher: Publisher, found: dict[str, Any]) -> asyncio.Future[Position]:
+    return publisher.append_soon(
+        ENVELOPES,
+        kind="event_ingested",
+        key=mailbox_key(cast(TriggerEvent, found)).encode(),
+        value=envelope(found),
+    )
+
+
 def read(settings: Settings, topic: str, kinds: set[str] | None = None) -> list[Entry]:
     """Every committed record of a topic, decoded, partition by partition."""
+    return _read_on(settings, topic, kinds, {})
+
+
+def _read_on(
+    settings: Settings, topic: str, kinds: set[str] | None, next_offsets: dict[int, int]
+) -> list[Entry]:
+    """Read on from these offsets, and move them behind what was read."""
     entries: list[Entry] = []
     with TopicReader(settings, topic) as reader:
-        reader.start_at(dict.fromkeys(range(reader.partitions), 0))
+        reader.start_at({p: next_offsets.get(p, 0) for p in range(reader.partitions)})
         while not reader.at_end:
             for record in reader.read(_READ_S):
-                if kinds is not None and record.kind not in kinds:
-                    continue
-                _, value = _CODEC.decode(record.value or b"")
-                headers = {
-                    name: content.decode(errors="replace") for name, content in record.headers
-                }
-                entries.append(
-                    Entry(
-                        topic,
-                        record.partition,
-                        record.offset,
-                        record.timestamp,
-                        record.kind,
-                        value,
-                        headers,
-                    )
-                )
+                next_offsets[record.partition] = record.offset + 1
+                if kinds is None or record.kind in kinds:
+                    entries.append(_entry(topic, record))
     return entries
 
 
+def _entry(topic: str, record: ReadRecord) -> Entry:
+    _, value = _CODEC.decode(record.value or b"")
+    headers = {name: content.decode(errors="replace") for name, content in record.headers}
+    place = (topic, record.partition, record.offset, record.timestamp)
+    return Entry(*place, record.kind, value, headers)
+
+
+@dataclass
+class _Terminal:
+    """What was read of one application's terminal records so far: each is read once."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    outbox: dict[int, int] = field(default_factory=dict)
+    dead: dict[int, int] = field(default_factory=dict)
+
+
+_TERMINAL: dict[Path, _Terminal] = {}
+
+
 def terminal_records(settings: Settings) -> Counter[str]:
-    """How many terminal records each event has, by event id."""
-    found: Counter[str] = Counter()
-    for entry in read(settings, "trigger.outbox", {"dispatch_succeeded"}):
-        found[entry.value["event_id"]] += 1
-    for entry in read(settings, "trigger.dlq", {"dlq_moved"}):
-        found[entry.value["event"]["id"]] += 1
-    return found
+    """How many terminal records each event has, by event id; cheap enough to ask all the time."""
+    known = _TERMINAL.setdefault(settings.state_dir, _Terminal())
+    for entry in _read_on(settings, "trigger.outbox", {"dispatch_succeeded"}, known.outbox):
+        known.counts[entry.value["event_id"]] += 1
+    for entry in _read_on(settings, "trigger.dlq", {"dlq_moved"}, known.dead):
+        known.counts[entry.value["event"]["id"]] += 1
+    return known.counts.copy()
 
 
 def cli(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
