@@ -9,7 +9,9 @@ Source: FINDINGS 2, 14 (timers of librdkafka), DESIGN "Proof".
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
+from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,7 +26,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from streams.audit.log import LogRecord, Place, Span
+from streams.audit.log import Headers, LogRecord, Place, Span
 from streams.errors import BrokerError
 from streams.kafka import make_admin, make_consumer
 from streams.settings import Settings
@@ -34,9 +36,12 @@ __all__ = ["KafkaLog"]
 _EARLIEST: Any = OffsetSpec.earliest()
 _LATEST: Any = OffsetSpec.latest()
 _REQUEST_S = 30.0
+_ATTEMPT_S = 3.0
 _SILENCE_S = 30.0
 """A partition that has more, but says nothing for so long, counts as out of reach."""
 
+_NO_HEADERS: Headers = []
+_OFFSET = attrgetter("offset")
 _POLL_S = 1.0
 _LIST_MAX = 10_000
 _DECIDED_POLL_S = 0.05
@@ -138,12 +143,24 @@ class KafkaLog:
         asked = ConsumerGroupTopicPartitions(
             group, [TopicPartition(topic, partition) for partition in partitions]
         )
-        with _outages(f"the offsets of group {group}"):
-            answer = self._admin.list_consumer_group_offsets(
-                [asked], require_stable=True, request_timeout=_REQUEST_S
-            )
-            found: list[TopicPartition] = answer[group].result(_REQUEST_S).topic_partitions
-        return {each.partition: each.offset for each in found if each.offset >= 0}
+        deadline_s = time.monotonic() + _REQUEST_S
+        while True:
+            with _outages(f"the offsets of group {group}"):
+                try:
+                    found = self._ask_committed(asked)
+                except (KafkaException, TimeoutError) as error:
+                    if time.monotonic() > deadline_s or not _passes(error):
+                        raise
+                else:
+                    return {each.partition: each.offset for each in found if each.offset >= 0}
+
+    def _ask_committed(self, asked: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
+        # A request to a broker that is only now making its offsets topic is never answered; the
+        # next one is, at once.
+        answer = self._admin.list_consumer_group_offsets(
+            [asked], require_stable=True, request_timeout=_ATTEMPT_S
+        )
+        return answer[asked.group_id].result(2 * _ATTEMPT_S).topic_partitions
 
     # ------------------------------------------------------------------ records
     def read(self, place: Place, start: int, end: int, /) -> Iterator[list[LogRecord]]:
@@ -178,6 +195,14 @@ class KafkaLog:
         return consumer
 
 
+def _passes(error: Exception) -> bool:
+    """Whether the same request may succeed a moment later."""
+    if isinstance(error, KafkaException):
+        reason: KafkaError = error.args[0]
+        return reason.retriable() or reason.code() == KafkaError._TIMED_OUT  # noqa: SLF001 - its name
+    return isinstance(error, TimeoutError)
+
+
 def _until(consumer: Consumer, place: Place, end: int) -> Iterator[list[LogRecord]]:
     heard_s = time.monotonic()
     while True:
@@ -197,28 +222,31 @@ def _until(consumer: Consumer, place: Place, end: int) -> Iterator[list[LogRecor
 
 def _records(messages: list[Message], end: int) -> tuple[list[LogRecord], bool]:
     """Return the records before `end`, and whether there are no more."""
-    records: list[LogRecord] = []
+    found: list[Any] = [message for message in messages if message.error() is None]
+    records = [
+        LogRecord(
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            message.headers() or _NO_HEADERS,
+        )
+        for message in found
+    ]
+    # Offsets up to `end` are stable, so that the partition's own end is at or after it.
+    ended = len(found) < len(messages) and _ends(messages)
+    if records and records[-1].offset >= end - 1:
+        return records[: bisect_left(records, end, key=_OFFSET)], True
+    return records, ended
+
+
+def _ends(messages: list[Message]) -> bool:
+    """Whether the end of the partition is among the messages; raise for anything worse."""
     for message in messages:
         error = message.error()
-        if error is not None:
-            # Offsets up to `end` are stable, so that the consumer's end is at or after it.
-            if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-                return records, True
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
             raise KafkaException(error)
-        offset: Any = message.offset()
-        headers: Any = message.headers()
-        if offset >= end:
-            return records, True
-        records.append(
-            LogRecord(
-                offset,
-                message.timestamp()[1],
-                message.key(),
-                message.value(),
-                headers or [],
-            )
-        )
-    return records, bool(records) and records[-1].offset == end - 1
+    return True
 
 
 class _outages:  # noqa: N801 - reads as a statement

@@ -30,14 +30,13 @@ from streams.audit.verify import Progress, lanes_of, note_place, report_of
 from streams.engine import BoundStage
 from streams.errors import BrokerError
 
-__all__ = ["Opener", "verify_in_processes"]
+__all__ = ["Opener", "collect_rarely", "verify_in_processes"]
 
 Opened = tuple[LogReader, Mapping[str, BoundStage]]
 Opener = Callable[[], AbstractContextManager[Opened]]
 """Opens the log and binds the stages; it must be possible to pickle it."""
 
 _GC_THRESHOLD = 200_000
-"""Records come and go by the hundred thousand, and hardly any lies in a cycle: look rarely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,15 @@ class _Process:
 
 
 _own: list[_Process] = []  # of a process that `_start` made, one; else none
+
+
+def collect_rarely() -> None:
+    """Let this process, which is an audit's own, look for garbage rarely.
+
+    Records come and go by the hundred thousand, and hardly any lies in a cycle: looking for cycles
+    would be a sixth of the work.
+    """
+    gc.set_threshold(_GC_THRESHOLD)
 
 
 def verify_in_processes(
@@ -135,7 +143,7 @@ def _ended(tasks: Mapping[Future[Any], str], what: str, progress: Progress) -> I
 
 # ---------------------------------------------------------------------- in each process
 def _start(opener: Opener, plan: Plan, folder: Path) -> None:
-    gc.set_threshold(_GC_THRESHOLD)
+    collect_rarely()
     _own.append(_Process(opener, plan, folder))
 
 

@@ -23,7 +23,7 @@ from streams.audit.log import LogReader
 from streams.audit.plan import Plan, Scope, make_plan
 from streams.audit.verdict import Judged, Report, Verdict
 from streams.audit.verify import Progress, verify_plan
-from streams.audit.workers import verify_in_processes
+from streams.audit.workers import collect_rarely, verify_in_processes
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
 from streams.edge.codecs import codec_of
@@ -81,6 +81,7 @@ def verify(
     """
     scope = Scope(stage=stage, partition=partition, from_checkpoint=from_checkpoint)
     settings = cluster_of(settings_from(state_dir=state_dir))
+    collect_rarely()
     report = _verify(settings, scope, processes)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(report.as_json())).decode())
