@@ -66,12 +66,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- default "/etc/harn/manifest/harn.toml" .Values.manifest.path -}}
 {{- end -}}
 
-{{/* Stopping takes the drain, then the stages' last commits and the publisher's last acks. */}}
+{{/* Stopping takes the drain, then last commits and acks; 30 s after it a process ends itself. */}}
 {{- define "harn.gracePeriod" -}}
 {{- if .Values.terminationGracePeriodSeconds -}}
 {{- int .Values.terminationGracePeriodSeconds -}}
 {{- else -}}
-{{- add (int .Values.drainSeconds) (int .Values.ingest.preStopSeconds) 20 -}}
+{{- add (int .Values.drainSeconds) (int .Values.ingest.preStopSeconds) 35 -}}
 {{- end -}}
 {{- end -}}
 

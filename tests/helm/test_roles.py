@@ -141,7 +141,7 @@ def test_a_pod_gets_longer_than_its_drain_before_it_is_killed(render: Render, dr
     rendered = render("minimal", {"drainSeconds": drain_s})
     for role in Role:
         template = rendered.workload(role)["spec"]["template"]
-        assert template["spec"]["terminationGracePeriodSeconds"] > drain_s + 15
+        assert template["spec"]["terminationGracePeriodSeconds"] > drain_s + 30
         assert environment(template)["HARN_DRAIN_MS"] == str(drain_s * 1_000)
 
 
