@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.schema_registry import (
     Schema,
     SchemaRegistryClient,
+    record_subject_name_strategy,
     topic_record_subject_name_strategy,
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
@@ -72,9 +73,12 @@ Deserializer: Any = AvroDeserializer
 
 
 def serializer(client: SchemaRegistryClient, stem: str) -> Any:
+    in_families = not TOPIC_OF[stem]  # one subject for all members: the record's full name
     conf = {
         "auto.register.schemas": False,
-        "subject.name.strategy": topic_record_subject_name_strategy,
+        "subject.name.strategy": record_subject_name_strategy
+        if in_families
+        else topic_record_subject_name_strategy,
     }
     return Serializer(client, text_of(stem), conf=conf)
 

@@ -97,12 +97,15 @@ class App:
         wait_until("every invocation is leased", lambda: len(self.leased()) >= EVENTS, 30)
 
     def unfinished(self, victim: Member) -> set[str]:
-        """Dispatches whose handler began in the victim, which has not told how it ended."""
+        """Dispatches whose handler began in the victim, which never told how it ended.
+
+        Ask once every dispatch has ended: what the victim told last is visible by then.
+        """
         assert victim.process is not None
         pid = victim.process.pid
         begun = {attempt_id.rpartition(".")[0] for attempt_id, by in self.starts() if by == pid}
         told = read(self.settings, "trigger.dispatches", {"invocation_completed"})
-        return begun - {entry.value["dispatch_id"] for entry in told}
+        return begun - {e.value["dispatch_id"] for e in told if e.value["fence"] == 1}
 
     def wait_outcomes(self) -> None:
         wait_until("outcomes", lambda: sum(terminal_records(self.settings).values()) >= EVENTS, 90)
@@ -133,9 +136,9 @@ def test_a_killed_invokers_attempts_are_issued_again(
         app.wait_leased()
         victim = app.invokers[0]
         victim.kill()
+        app.wait_outcomes()
         mine = app.unfinished(victim)
         assert mine, "the killed invoker ran something"
-        app.wait_outcomes()
         codes = fleet.terminate()
     assert codes["stages"] == codes["invoker-1"] == 0
     app.check_reissues(mine)
@@ -153,9 +156,9 @@ def test_a_stopped_invokers_outcome_is_refused(
         app.wait_leased()
         victim = app.invokers[0]
         victim.stop_the_clock()
+        app.wait_outcomes()
         mine = app.unfinished(victim)
         assert mine, "the stopped invoker ran something"
-        app.wait_outcomes()
         victim.resume()
         wait_until(
             "the stale outcomes are refused",

@@ -98,6 +98,7 @@ def test_members_join_and_leave_under_load(private_broker: PrivateBroker, tmp_pa
     assert_audit_is_clean(settings)
 
 
+@pytest.mark.soak
 def test_a_broker_is_killed_and_comes_back_under_load(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
