@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from streams.kafka import make_consumer
 from streams.settings import Settings
 from tests.support.app_cluster import (
     apply,
@@ -93,19 +95,42 @@ class App:
             for running in word.value["running"]
         }
 
-    def wait_leased(self) -> None:
-        wait_until("every invocation is leased", lambda: len(self.leased()) >= EVENTS, 30)
+    def wait_leased(self, victim: Member) -> None:
+        """Return once leases alone guard what the victim runs: its offsets are committed.
+
+        Its handlers have some seconds left to run.
+        """
+
+        def look() -> bool:
+            return bool(self.begun(victim)) and self._all_committed()
+
+        wait_until(f"{victim.name} holds leases", look, 30)
+
+    def _all_committed(self) -> bool:
+        intents = read(self.settings, "trigger.invocations", {"invoke"})
+        ends = {entry.partition: entry.offset + 1 for entry in intents}
+        consumer = make_consumer(self.settings, group_id="harn.invoker")
+        try:
+            found = consumer.committed([TopicPartition("trigger.invocations", p) for p in ends], 30)
+        finally:
+            consumer.close()
+        done = all(each.offset >= ends[each.partition] for each in found)
+        return len(intents) >= EVENTS and done
+
+    def begun(self, victim: Member) -> set[str]:
+        """Dispatches whose handler began in the victim."""
+        assert victim.process is not None
+        pid = victim.process.pid
+        return {attempt_id.rpartition(".")[0] for attempt_id, by in self.starts() if by == pid}
 
     def unfinished(self, victim: Member) -> set[str]:
         """Dispatches whose handler began in the victim, which never told how it ended.
 
         Ask once every dispatch has ended: what the victim told last is visible by then.
         """
-        assert victim.process is not None
-        pid = victim.process.pid
-        begun = {attempt_id.rpartition(".")[0] for attempt_id, by in self.starts() if by == pid}
         told = read(self.settings, "trigger.dispatches", {"invocation_completed"})
-        return begun - {e.value["dispatch_id"] for e in told if e.value["fence"] == 1}
+        first = {e.value["dispatch_id"] for e in told if e.value["fence"] == 1}
+        return self.begun(victim) - first
 
     def wait_outcomes(self) -> None:
         wait_until("outcomes", lambda: sum(terminal_records(self.settings).values()) >= EVENTS, 90)
@@ -133,8 +158,8 @@ def test_a_killed_invokers_attempts_are_issued_again(
         fleet.wait_ready()
         apply(app.settings, app.manifest)
         app.emit()
-        app.wait_leased()
         victim = app.invokers[0]
+        app.wait_leased(victim)
         victim.kill()
         app.wait_outcomes()
         mine = app.unfinished(victim)
@@ -153,8 +178,8 @@ def test_a_stopped_invokers_outcome_is_refused(
         fleet.wait_ready()
         apply(app.settings, app.manifest)
         app.emit()
-        app.wait_leased()
         victim = app.invokers[0]
+        app.wait_leased(victim)
         victim.stop_the_clock()
         app.wait_outcomes()
         mine = app.unfinished(victim)
