@@ -171,6 +171,23 @@ async def test_a_member_that_is_full_still_hands_over_partitions(make_group: Mak
     assert group.functions.runs == dict.fromkeys(ids, 1)
 
 
+async def test_a_member_that_is_full_reads_what_it_takes_over_later(make_group: MakeGroup) -> None:
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    first = await group.join(invoker_max_outstanding=2)
+    second = await group.join(invoker_max_outstanding=2)
+    ids = group.invoke("wait", [f"w{n}" for n in range(80)])
+    await eventually(lambda: first.intake.paused, "the partitions of the first are paused")
+    await eventually(lambda: second.intake.paused, "the partitions of the second are paused")
+    leaving = asyncio.ensure_future(group.leave(second))
+    await eventually(lambda: len(first.intake.assignment) == PARTITIONS, "the first takes over")
+    gate.open()
+    await leaving
+    outcomes = await group.outcomes(80)
+    assert sorted(each["dispatch_id"] for each in outcomes) == sorted(ids)
+    assert group.functions.runs == dict.fromkeys(ids, 1)
+
+
 async def test_twenty_thousand_intents_are_answered_once_each(make_group: MakeGroup) -> None:
     group = make_group(at_once=at_once)
     await group.join()

@@ -77,8 +77,9 @@ class LeaseBook:
         self._renew_at_ms = 0
 
     def started(self, invocation: Invocation, now_ms: int) -> None:
-        """Note that an invocation runs from now on."""
-        self._young[invocation] = now_ms
+        """Note that an invocation is ours from now on; saying so twice changes nothing."""
+        if invocation not in self._announced.get(invocation.home_partition, ()):
+            self._young.setdefault(invocation, now_ms)
 
     def ended(self, invocation: Invocation) -> None:
         """Note that it runs no more; harmless when it is not known."""

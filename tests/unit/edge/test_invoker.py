@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -357,6 +358,17 @@ async def test_what_was_overtaken_is_leased_and_holds_nothing_up() -> None:
     assert {each["dispatch_id"] for each in rig.log.outcomes} == {"f0", "f1"}
     assert {each for _, ids in rig.log.words for each in ids} == {"s0", "s1", "s2", "s3"}
     assert rig.intake.committed == {0: 6}
+
+
+@virtual_time
+async def test_the_lease_of_what_was_overtaken_ends_with_its_handler() -> None:
+    settings = Settings(invoker_max_outstanding=4, lease_ms=15_000)
+    rig = await Rig(settings, sleep=sleeper(4), answer=answer).start()
+    await overtake(rig, "sleep")
+    await asyncio.sleep(100)
+    assert len(rig.log.outcomes) == 6
+    named = Counter(each for _, ids in rig.log.words for each in ids)
+    assert named == {"s0": 1, "s1": 1, "s2": 1, "s3": 2}  # s3 after 1 and 6 seconds
 
 
 @virtual_time

@@ -60,6 +60,17 @@ def test_one_that_ended_is_not_renewed() -> None:
     assert book.next_due_ms() is None
 
 
+def test_one_that_is_started_twice_is_one() -> None:
+    book, one, two = LeaseBook(LEASE_MS), Running("a"), Running("b")
+    book.started(one, 0)
+    book.started(two, 500)
+    book.started(one, 900)
+    assert book.due(1_000).words == [(0, (one,))]
+    book.started(one, 1_100)
+    book.ended(one)
+    assert book.due(6_000).words == [(0, (two,))]
+
+
 def test_a_renewal_is_one_record_for_each_home_partition() -> None:
     book = LeaseBook(LEASE_MS)
     running = [Running(f"d{n}", home_partition=n % 2) for n in range(4)]
