@@ -11,7 +11,6 @@ Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 
 from __future__ import annotations
 
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,10 +20,12 @@ import cel
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from streams.core.event_json import payload_of
 from streams.core.expression import CHARS_MAX, Failed
 from streams.core.wire import TriggerEvent
 
 _PROGRAMS_MAX = 4_096
+_REASON_CHARS_MAX = 200
 _CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
@@ -96,7 +97,7 @@ class ExpressionSet:
         """The event as expressions see it; the last one is kept: several look at one event."""
         known, document = self._documents
         if known != event["id"] or document.get("_of") is not event:
-            payload = json.loads(event["provider_payload"])
+            payload = payload_of(event)
             document = {**event, "payload": payload, "provider_payload": payload, "_of": event}
             self._documents = (event["id"], document)
         return {name: value for name, value in document.items() if name not in ("_of", "raw_body")}
@@ -108,7 +109,8 @@ def _evaluate(program: _Program, event: TriggerEvent) -> Any:  # noqa: ANN401 - 
     except KeyError:
         return None  # a missing property
     except (ValueError, TypeError, ArithmeticError, RuntimeError, JMESPathError) as error:
-        return Failed(f"{type(error).__name__}: {str(error)[:200]}")
+        reason = str(error)[:_REASON_CHARS_MAX].encode(errors="backslashreplace").decode()
+        return Failed(f"{type(error).__name__}: {reason}")
 
 
 def _problem(source: str, compile_: Callable[[str], _Program]) -> str | None:

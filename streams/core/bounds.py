@@ -9,7 +9,7 @@ Source: DESIGN law 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from streams.core.retry import ATTEMPTS_MAX
 from streams.core.wire import BindingDefinition, Policy, TriggerEvent
@@ -107,6 +107,12 @@ def policy_problem(policy: Policy, /) -> str | None:
     if policy["dedupe_rows_max"] < 1:
         return f"policy: dedupe_rows_max is {policy['dedupe_rows_max']}, expected at least 1"
     return None
+
+
+def traceparent(headers: Mapping[str, str], /) -> str | None:
+    """Return the trace that a record belongs to; one that no tracer would write is left out."""
+    found = headers.get("traceparent")
+    return None if found is None or len(found) > ID_CHARS_MAX else found
 
 
 def shortened(text: str, /) -> str:

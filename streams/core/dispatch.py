@@ -48,6 +48,7 @@ from streams.core.dispatch_records import (
     predicate_evaluated,
     retry_planned,
 )
+from streams.core.event_json import batch_bytes
 from streams.core.gate import admission
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
@@ -93,6 +94,9 @@ def _on_event_matched(state: State, record: Record) -> Answer:
     if state.rows.get(row_key(dispatch_id)) is not None:
         return Rejection("DSP-002", f"dispatch {dispatch_id} is live already")
     event = matched["event"]
+    problem = bounds.event_problem(event) or bounds.text_problem(_ids_of(matched))
+    if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
+        return Rejection("DSP-005", problem or "the trigger is not the binding's")
     row: RowDispatch = {
         "dispatch_id": dispatch_id,
         "trigger_id": matched["trigger_id"],
@@ -100,7 +104,7 @@ def _on_event_matched(state: State, record: Record) -> Answer:
         "event_id": event["id"],
         "replay_of_event_id": matched["replay_of_event_id"],
         "tenant_id": event["tenant_id"],
-        "traceparent": record.headers.get("traceparent"),
+        "traceparent": bounds.traceparent(record.headers),
         "status": "invoked",
         "attempt": 1,
         "fence": 1,
@@ -138,8 +142,17 @@ def _on_event_matched(state: State, record: Record) -> Answer:
         dispatch = Dispatch(row, binding)
         return (*evaluated, *attempt_started(dispatch), invoke(dispatch, event, state.partition))
     row["rank"] = flow.rank(matched["keys"])
-    row["body_bytes"] = len(event["provider_payload"])
+    row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
     return (*evaluated, *advance(state, row, None))
+
+
+def _ids_of(matched: EventMatched) -> Iterable[tuple[str, str | None, int]]:
+    """Name the texts of a matched event that every record about it repeats."""
+    replay_of = matched["replay_of_event_id"]
+    return (
+        ("dispatch_id", matched["dispatch_id"], bounds.ID_CHARS_MAX),
+        ("replay_of_event_id", replay_of, bounds.ID_CHARS_MAX),
+    )
 
 
 # ---------------------------------------------------------------------- words of invokers

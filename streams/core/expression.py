@@ -13,13 +13,16 @@ Source: DESIGN 7, "Expressions"; SEMANTICS 3.1.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from streams.core.wire import TriggerEvent
 
 CHARS_MAX = 1_024
 """Characters of an expression."""
+
+KEY_CHARS_MAX = 200
+"""Characters of a value that is part of a key; a longer one is known by its hash."""
 
 
 class Failed(NamedTuple):
@@ -48,8 +51,20 @@ class Expressions(Protocol):
         ...
 
 
-def as_key(value: Any, /) -> str:  # noqa: ANN401 - any JSON value
-    """A value as part of a key: null, text, true/false, decimal text, else compact JSON."""
+def as_key(value: Any, /) -> str:  # noqa: ANN401 - what an expression gave
+    """Return a value as part of a key: null, text, true/false, decimal text, else compact JSON.
+
+    A long one is known by its hash.  Raises: TypeError for a value that JSON does not have.
+    """
+    text = _key_text(value)
+    if not text.isascii():  # half a surrogate pair cannot be written
+        text = text.encode(errors="backslashreplace").decode()
+    if len(text) <= KEY_CHARS_MAX:
+        return text
+    return "blake2b-" + blake2b(text.encode(), digest_size=20).hexdigest()
+
+
+def _key_text(value: Any) -> str:  # noqa: ANN401 - what an expression gave
     match value:
         case None:
             return "null"
@@ -61,10 +76,10 @@ def as_key(value: Any, /) -> str:  # noqa: ANN401 - any JSON value
             return str(value)
         case float():
             return str(int(value)) if value.is_integer() else repr(value)
-        case Mapping() | Sequence():
+        case dict() | list():
             return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         case _:
-            return str(value)
+            raise TypeError(f"a {type(value).__name__} is no key")
 
 
 def is_truth(value: Any, /) -> bool:  # noqa: ANN401 - any JSON value

@@ -89,7 +89,7 @@ def mailbox_key(event: TriggerEvent, /, *, replay: bool = False) -> str:
 def _on_event_ingested(state: State, record: Record) -> Answer:
     envelope: EventIngested = record.value
     event = envelope["event"]
-    problem = bounds.event_problem(event)
+    problem = bounds.event_problem(event) or bounds.text_problem(_targets(envelope))
     if problem is not None:
         return Rejection("INB-002", problem)
     seen_key = _seen_key(event, replay=envelope["replay_of_event_id"] is not None)
@@ -121,6 +121,14 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
     ]
 
 
+def _targets(envelope: EventIngested) -> Iterable[tuple[str, str | None, int]]:
+    """Name the texts of an envelope that say where its event goes."""
+    return (
+        ("trigger_id", envelope["trigger_id"], bounds.ID_CHARS_MAX),
+        ("replay_of_event_id", envelope["replay_of_event_id"], bounds.ID_CHARS_MAX),
+    )
+
+
 def _seen_key(event: TriggerEvent, *, replay: bool) -> str:
     """Return the key of the row that remembers the event.
 
@@ -133,7 +141,7 @@ def _seen_key(event: TriggerEvent, *, replay: bool) -> str:
 
 def _headers(event: TriggerEvent, record: Record) -> tuple[tuple[str, str], ...]:
     """Headers that follow the event through every stage, sorted by name."""
-    tenant_id, traceparent = event["tenant_id"], record.headers.get("traceparent")
+    tenant_id, traceparent = event["tenant_id"], bounds.traceparent(record.headers)
     headers: tuple[tuple[str, str], ...] = ()
     if tenant_id is not None:
         headers = (("tenant_id", tenant_id),)

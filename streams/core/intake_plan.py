@@ -94,7 +94,10 @@ def take(
         value = "_global" if source is None else expressions.cel(source, event)
         if isinstance(value, Failed):
             return Failed(f"{name}.key: {value.reason}")
-        keys[name] = as_key(value)
+        try:
+            keys[name] = as_key(value)
+        except TypeError as error:
+            return Failed(f"{name}.key: {error}")
     if plan.when is not None:
         keys["when"] = _verdict(expressions.cel(plan.when, event))
     return Taken(keys, _scope(plan, binding, event, keys))

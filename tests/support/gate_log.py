@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from streams.core.wire import TriggerEvent
 from streams.testing import event, retry_policy
 from tests.support.dispatch_log import completed, matched
 from tests.support.revisions import revision, versioned
@@ -45,10 +46,17 @@ class GateLog(StageLog):
             self._take(self.add("tick", {"due_ms": due_ms}))
         self.now_ms = max(until_ms, self.now_ms)
 
-    def arrive(self, name: str, at_s: float, *, keys: Mapping[str, str] | None = None) -> None:
+    def arrive(
+        self,
+        name: str,
+        at_s: float,
+        *,
+        keys: Mapping[str, str] | None = None,
+        found: TriggerEvent | None = None,
+    ) -> None:
         """An event is matched."""
         self.pass_time(at_s)
-        word = {**matched(name, found=event(name)), "keys": dict(keys or {})}
+        word = {**matched(name, found=found or event(name)), "keys": dict(keys or {})}
         self._take(self.add("event_matched", word))
 
     def end(self, name: str, at_s: float, outcome: str = "success", *, fence: int = 1) -> None:

@@ -88,5 +88,19 @@ def test_a_value_as_part_of_a_key(value: Any, text: str) -> None:
     assert as_key(value) == text
 
 
+def test_a_long_value_is_known_by_its_hash_and_half_a_pair_by_its_escape() -> None:
+    assert as_key("x" * 200) == "x" * 200
+    assert as_key("x" * 201).startswith("blake2b-")
+    assert as_key("x" * 201) != as_key("x" * 202)
+    assert as_key("a\ud800") == "a\\ud800"
+    assert as_key(["\ud800"]).encode()
+
+
+@pytest.mark.parametrize("value", [b"bytes", [b"bytes"], {1: "a", "b": 2}, object()])
+def test_what_json_does_not_have_is_no_key(value: Any) -> None:
+    with pytest.raises(TypeError):
+        as_key(value)
+
+
 def test_a_number_that_is_none_is_still_a_key() -> None:
     assert as_key(math.inf) == "inf"

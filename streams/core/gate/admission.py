@@ -2,7 +2,7 @@
 
 | gate | free | on excess |
 |---|---|---|
-| batch | collected; a full or late batch goes on as its leader | merged: skipped `batch_merged` |
+| batch | collected; a full, large or late one goes on as its leader | merged: `batch_merged` |
 | debounce | waits for its period | superseded: skipped `debounced` |
 | rate_limit | goes on | skipped `rate_limited` |
 | throttle | goes on | waits for its planned start |
@@ -31,6 +31,10 @@ from streams.core.gate.slots import Slots, gate_key
 from streams.core.record import Output
 from streams.core.state import State
 from streams.core.wire import RowDispatch
+
+BATCH_BYTES_MAX = 600_000
+"""Of a batch's events, each counted as leader and as member: with a history of attempts, they must
+fit into one record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,17 +116,41 @@ def _meet_batch(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Ver
     batch = flow.batch
     assert batch is not None, "the gate is declared"
     key = gate_key(row, "batch")
+    if row["body_bytes"] > BATCH_BYTES_MAX:
+        return Verdict(row=row, outputs=(decision(row, key, "batch_dispatched", count=1),))
     members = slots.in_order(key)
-    enqueued = decision(row, key, "batch_enqueued", size=len(members) + 1)
-    due_ms = None if members else state.now_ms + batch.timeout_ms
-    answer = _wait(slots, flow, row, "batch", due_ms, (enqueued,))
+    if members and _bytes_of(state, members) + row["body_bytes"] > BATCH_BYTES_MAX:
+        fired = _fire_batch(slots, _row_of(state, members[0]))
+        first = _collect(state, slots, flow, row, size=1)
+        assert first.waits is not None, "there is room where nobody waits"
+        state.rows.put(f"d:{row['dispatch_id']}", first.waits)
+        outputs = (*fired.outputs, *first.outputs)
+        return Verdict(row=fired.row, outputs=outputs, skipped=fired.skipped)
+    answer = _collect(state, slots, flow, row, size=len(members) + 1)
     if answer.waits is None or len(members) + 1 < batch.size:
         return answer
     state.rows.put(f"d:{row['dispatch_id']}", answer.waits)
-    leader: RowDispatch | None = state.rows.get(f"d:{members[0]}") if members else answer.waits
-    assert leader is not None, "a waiter has a row"
-    fired = _fire_batch(slots, leader)
-    return Verdict(row=fired.row, outputs=(enqueued, *fired.outputs), skipped=fired.skipped)
+    fired = _fire_batch(slots, _row_of(state, members[0]) if members else answer.waits)
+    return Verdict(row=fired.row, outputs=(*answer.outputs, *fired.outputs), skipped=fired.skipped)
+
+
+def _collect(state: State, slots: Slots, flow: Flow, row: RowDispatch, *, size: int) -> Verdict:
+    """Let a dispatch wait as the last of `size`; the first one's due time is the batch's."""
+    batch = flow.batch
+    assert batch is not None, "the gate is declared"
+    enqueued = decision(row, gate_key(row, "batch"), "batch_enqueued", size=size)
+    due_ms = state.now_ms + batch.timeout_ms if size == 1 else None
+    return _wait(slots, flow, row, "batch", due_ms, (enqueued,))
+
+
+def _row_of(state: State, dispatch_id: str) -> RowDispatch:
+    row: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
+    assert row is not None, "a waiter has a row"
+    return row
+
+
+def _bytes_of(state: State, members: Iterable[str]) -> int:
+    return sum(_row_of(state, member)["body_bytes"] for member in members)
 
 
 def _fire_batch(slots: Slots, leader: RowDispatch) -> Verdict:
@@ -154,9 +182,7 @@ def _meet_debounce(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> 
     earlier = slots.in_order(key)
     first_ms = state.now_ms
     for dispatch_id in earlier:
-        superseded: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
-        assert superseded is not None, "a waiter has a row"
-        first_ms = min(first_ms, superseded["since_ms"])
+        first_ms = min(first_ms, _row_of(state, dispatch_id)["since_ms"])
         slots.leave(key, dispatch_id)
     since: RowDispatch = {**row, "since_ms": first_ms}
     answer = _wait(

@@ -4,7 +4,8 @@ Nothing here is counted apart from the dispatches themselves, so a slot cannot l
 ends is no longer in the rows, and a reload finds exactly those that live.
 
 Invariants: a dispatch waits at one gate key at most; holders and waiters are those whose rows say
-so; waiters leave in (rank, arrival) order.
+so; waiters leave in (rank, arrival) order; a heap is at most twice as long as there are waiters,
+plus a constant.
 
 Source: DESIGN law 7; decision "A singleton or concurrency slot belongs to the dispatch row".
 """
@@ -15,6 +16,8 @@ import heapq
 from dataclasses import dataclass, field
 
 from streams.core.wire import RowDispatch
+
+_STALE_ALLOWED = 64  # below this, rebuilding a heap costs more than its stale entries
 
 GateKey = tuple[str, str, str]
 """Gate, binding key, key value."""
@@ -31,6 +34,12 @@ class _Waiting:
 
     heap: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     live: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+
+    def trim(self) -> None:
+        """Rebuild the heap once most of it is stale: a queue that never empties must not grow."""
+        if len(self.heap) > 2 * len(self.live) + _STALE_ALLOWED:
+            self.heap = [(*place, dispatch_id) for dispatch_id, place in self.live.items()]
+            heapq.heapify(self.heap)
 
 
 @dataclass(slots=True)
@@ -79,6 +88,8 @@ class Slots:
             return
         if not waiting.live:
             del self.waiting[key]
+        else:
+            waiting.trim()
 
     def waiters(self, key: GateKey, /) -> int:
         """How many dispatches wait at the gate key."""

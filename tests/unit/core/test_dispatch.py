@@ -7,7 +7,7 @@ from streams.core import dispatch
 from streams.core.wire import InvocationOutcome
 from streams.engine import MAX_RECORD_BYTES
 from streams.testing import event, retry_policy
-from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed, running
+from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed, matched, running
 from tests.support.stage_log import Out, kinds
 
 
@@ -45,6 +45,23 @@ def test_a_dispatch_that_is_live_is_not_started_twice() -> None:
     log.match("d1")
     [out] = log.match("d1")
     assert out.value["reason"] == "DSP-002: dispatch d1 is live already"
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ({"dispatch_id": "x" * 257}, "dispatch_id has 257 characters, expected at most 256"),
+        ({"replay_of_event_id": "x" * 257}, "replay_of_event_id has 257 characters"),
+        ({"event": event("x" * 257)}, "id has 257 characters"),
+        ({"trigger_id": "another"}, "the trigger is not the binding's"),
+    ],
+)
+def test_what_the_inbox_would_never_say_is_refused(word: dict[str, Any], reason: str) -> None:
+    log = DispatchLog()
+    before = log.rows
+    [out] = log.add("event_matched", {**matched("d1"), **word})
+    assert out.value["reason"].startswith(f"DSP-005: {reason}")
+    assert log.rows == before
 
 
 # ---------------------------------------------------------------------- outcomes

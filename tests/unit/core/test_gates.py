@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from streams.testing import event
 from tests.support.gate_log import KEY, GateLog
 
 S = 1_000
@@ -100,6 +101,41 @@ def test_a_batch_fires_at_its_size_as_its_leader_with_every_member() -> None:
     members = [json.loads(text)["id"] for text in log.events["a"]["batch"]]
     assert members == ["a", "b", "c"]
     assert log.kinds() == ["batch_enqueued"] * 3 + ["batch_dispatched"]
+
+
+def test_a_batch_closes_before_it_outgrows_a_record() -> None:
+    log = GateLog({"batch": {"size": 100, "timeout_ms": 10 * S}}, max_attempts=100)
+    for number in range(5):
+        large = event(f"e{number}", payload={"text": "x" * 110_000})
+        log.arrive(f"d{number}", number, found=large)
+    assert log.starts() == {"d0": 2, "d2": 4}
+    assert [len(log.events[name]["batch"]) for name in ("d0", "d2")] == [2, 2]
+    assert log.skips == {"d1": "batch_merged", "d3": "batch_merged"}
+    log.pass_time(100)
+    assert log.starts()["d4"] == 14, "it waits for its own time"
+    for attempt in range(1, 101):
+        log.end("d0", 100 + attempt, "failed", fence=attempt)
+    assert log.dead == {"d0": "retry_exhausted"}, "with its history it still fits"
+
+
+def test_an_event_that_is_a_batch_by_itself_goes_on_alone() -> None:
+    log = GateLog({"batch": {"size": 100, "timeout_ms": 10 * S}})
+    log.arrive("small", 0)
+    log.arrive("huge", 1, found=event("huge", payload="x" * 400_000))
+    assert log.starts() == {"huge": 1}
+    assert log.events["huge"]["batch"] is None
+    assert log.decisions[-1].kind == "batch_dispatched"
+    log.pass_time(100)
+    assert log.starts()["small"] == 10
+
+
+def test_a_queue_that_never_empties_does_not_grow() -> None:
+    log = GateLog({"throttle": {"period_ms": 1 * S, "max": 1}})
+    for number in range(600):
+        log.arrive(f"d{number}", number * 0.95)
+    (waiting,) = log.memory.state.index.slots.waiting.values()
+    assert waiting.live
+    assert len(waiting.heap) <= 2 * len(waiting.live) + 64
 
 
 def test_a_batch_of_one_fires_at_its_timeout_and_the_next_arrival_leads_anew() -> None:

@@ -8,7 +8,7 @@ from streams.core.revision import RevisionGap
 from streams.engine import FoldFailed
 from streams.testing import envelope, event, policy
 from tests.support.revisions import revision, versioned
-from tests.support.stage_log import StageLog, kinds
+from tests.support.stage_log import CODEC, StageLog, kinds
 
 HOUR_MS = 3_600_000
 
@@ -78,6 +78,23 @@ def test_tenant_and_trace_follow_the_event_in_headers() -> None:
         "tenant_id": "acme",
         "traceparent": "00-1-2-01",
     }
+
+
+def test_a_trace_that_no_tracer_would_write_stops_nothing() -> None:
+    started = log(versioned())
+    value = CODEC.encode("event_ingested", envelope(event("e1")))
+    headers = [("kind", b"event_ingested"), ("traceparent", b"\xff" * 400_000)]
+    [out] = started.add_raw(value, headers=headers)
+    assert out.kind == "event_matched"
+    assert "traceparent" not in out.headers
+
+
+def test_a_target_that_is_too_long_is_refused() -> None:
+    started = log(versioned())
+    for target in ("trigger_id", "replay_of_event_id"):
+        [out] = arrive(started, event("e1"), **{target: "x" * 257})
+        reason = f"INB-002: {target} has 257 characters, expected at most 256"
+        assert out.value["reason"] == reason
 
 
 # ---------------------------------------------------------------------- dedupe
