@@ -104,13 +104,22 @@ class ExpressionSet:
 
 
 def _evaluate(program: _Program, event: TriggerEvent) -> Any:  # noqa: ANN401 - see the protocol
+    """Run a program over what a sender wrote, on which a library may fail in any way."""
     try:
         return program(event)
-    except KeyError:
-        return None  # a missing property
-    except (ValueError, TypeError, ArithmeticError, RuntimeError, JMESPathError) as error:
-        reason = str(error)[:_REASON_CHARS_MAX].encode(errors="backslashreplace").decode()
-        return Failed(f"{type(error).__name__}: {reason}")
+    except LookupError:
+        return None  # a missing property, or an item beyond the end of a list
+    except Exception as error:  # noqa: BLE001 - see above
+        return _failed(error)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the CEL library's, which is no Exception
+            raise
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Failed:
+    reason = str(error)[:_REASON_CHARS_MAX].encode(errors="backslashreplace").decode()
+    return Failed(f"{type(error).__name__}: {reason}")
 
 
 def _problem(source: str, compile_: Callable[[str], _Program]) -> str | None:

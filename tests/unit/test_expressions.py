@@ -31,6 +31,8 @@ FOUND = event(
         ("event.payload.n > 2 && event.payload.flag", True),
         ("event.payload.list.exists(x, x == 2)", True),
         ("has(event.payload.nothing)", False),
+        ("event.payload.list[7]", None),
+        ("event.payload.list[7].deeper", None),
     ],
 )
 def test_cel_values(source: str, value: object) -> None:
