@@ -53,13 +53,15 @@ _EDGES = {Role.INGEST: INGEST, Role.REGISTRY: BROADCASTER, Role.INVOKER: INVOKER
 class Plan:
     """What one process shall run.
 
-    `manifest` is needed by invokers: it names the handlers that they can run.  `faults` is for
-    chaos tests.
+    `manifest` is needed by invokers: it names the handlers that they can run.  `lifeline` is a file
+    descriptor that is closed when whoever started the process is gone.  `faults` is for chaos
+    tests.
     """
 
     settings: Settings
     roles: Sequence[Role]
     manifest: Path | None = None
+    lifeline: int | None = None
     faults: Faults = no_faults
     folds: dict[str, Any] = field(default_factory=lambda: FOLDS)
 
@@ -126,22 +128,21 @@ class Application:
         if self._publisher is not None:
             await self._publisher.start()
         starting = [edge.start() for edge in self._edges]
-        await self._unless_failed(asyncio.gather(self._stages.start(), *starting))
+        await self._unless_failed(_all(self._stages.start(), *starting))
         await self._unless_failed(self._stages.ready())
         _log.info("ready", extra={"roles": ",".join(self._plan.roles), "pid": os.getpid()})
 
-    async def _unless_failed(
-        self, awaitable: Coroutine[Any, Any, Any] | asyncio.Future[Any]
-    ) -> None:
+    async def _unless_failed(self, wanted: Coroutine[Any, Any, Any]) -> None:
         """Wait for something that never comes when a stage crashes meanwhile."""
-        wanted = asyncio.ensure_future(awaitable)
+        waiting = asyncio.ensure_future(wanted)
         failed = asyncio.ensure_future(self.failed())
-        await asyncio.wait({wanted, failed}, return_when=asyncio.FIRST_COMPLETED)
-        failed.cancel()
-        if not wanted.done():
-            wanted.cancel()
-            raise failed.result()
-        wanted.result()
+        try:
+            await asyncio.wait({waiting, failed}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise failed.result()
+            waiting.result()
+        finally:
+            await _cancel(waiting, failed)
 
     def _verify(self) -> None:
         settings, roles = self._plan.settings, self._plan.roles
@@ -169,31 +170,63 @@ class Application:
         """Whether every stage of this process owns its partitions."""
         return all(app.live.ready.is_set() for app in self._stages.apps)
 
+    @property
+    def _services(self) -> list[EdgeService | Publisher]:
+        return [*self._edges, *([self._publisher] if self._publisher else [])]
+
     async def failed(self) -> HarnError:
         """Wait until something fails; returns why."""
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stages.crashed())]
-        services = [*self._edges, *([self._publisher] if self._publisher else [])]
+        crashed = asyncio.ensure_future(self._stages.crashed())
         try:
             done, _ = await asyncio.wait(
-                {*waits, *(service.failed for service in services)},
+                {crashed, *(service.failed for service in self._services)},
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
-            waits[0].cancel()
+            crashed.cancel()
         first = next(iter(done))
         reason = first.exception() or first.result()
         assert isinstance(reason, BaseException), "a failed service says why"
         return as_harn_error(reason)
 
     async def stop(self) -> None:
-        """Stop edges, then stages, then what they shared; bounded by the drain time."""
-        await asyncio.gather(*(edge.stop() for edge in reversed(self._edges)))
+        """Stop edges, then stages, then what they shared; bounded by the drain time.
+
+        What does not stop in order keeps nothing else from stopping.
+        """
+        await _stop(*(edge.stop() for edge in reversed(self._edges)))
         if self._stages.started:
-            await self._stages.stop()
+            await _stop(self._stages.stop())
         if self._publisher is not None:
-            await self._publisher.stop()
+            await _stop(self._publisher.stop())
         if self._observe is not None:
-            await self._observe.stop()
+            await _stop(self._observe.stop())
+        for service in self._services:
+            if service.failed.done():
+                service.failed.exception()  # the first failure has ended the process
+
+
+async def _all(*wanted: Coroutine[Any, Any, Any]) -> None:
+    """Wait for all; the first failure cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in wanted:
+                group.create_task(each)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _stop(*stopping: Coroutine[Any, Any, None]) -> None:
+    for outcome in await asyncio.gather(*stopping, return_exceptions=True):
+        if outcome is not None:
+            _log.warning("service_stopped_badly", extra={"reason": repr(outcome)})
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel, and wait until nothing of it runs any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _handlers(manifest: Path | None) -> Handlers:
@@ -209,19 +242,27 @@ def _partitions(topic: str, settings: Settings) -> int:
     return count if isinstance(count, int) else settings.partitions
 
 
-async def run(plan: Plan, *, on_ready: Callable[[], None] | None = None) -> None:
-    """Run the roles until SIGTERM or SIGINT.
+async def run(
+    plan: Plan,
+    *,
+    on_ready: Callable[[], None] | None = None,
+    on_stopping: Callable[[], None] | None = None,
+) -> None:
+    """Run the roles until SIGTERM or SIGINT, or until the lifeline is cut.
 
+    Args:   on_ready, on_stopping: called once all roles work, and when they begin to stop.
     Raises: HarnError when they cannot start or something fails while they run.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if plan.lifeline is not None:
+        loop.add_reader(plan.lifeline, _cut, loop, plan.lifeline, stop)
     application = Application(plan)
     stopping = asyncio.ensure_future(stop.wait())
     starting = asyncio.ensure_future(application.start())
-    failing: asyncio.Future[HarnError] | None = None
+    failing: asyncio.Future[HarnError] = loop.create_future()
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -234,8 +275,15 @@ async def run(plan: Plan, *, on_ready: Callable[[], None] | None = None) -> None
         if failing.done():
             raise failing.result()
     finally:
-        for task in (starting, stopping, failing):
-            if task is not None:
-                task.cancel()
         _log.info("stopping", extra={"roles": ",".join(plan.roles), "pid": os.getpid()})
+        if on_stopping is not None:
+            on_stopping()
+        await _cancel(starting, stopping, failing)
         await application.stop()
+
+
+def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event) -> None:
+    """Stop: nothing is ever written to a lifeline, so that it can be read when it is closed."""
+    loop.remove_reader(lifeline)
+    _log.warning("supervisor_gone", extra={"pid": os.getpid()})
+    stop.set()

@@ -5,16 +5,21 @@
                  start again → refused to start for a reason that does not pass (settings,
                  topology, manifest): done, same code
 
-SIGTERM and SIGINT are handed on to the child, which drains; its exit then ends the supervisor.
+SIGTERM and SIGINT are handed on to the child, which drains; its exit then ends the supervisor.  A
+second SIGINT, of somebody who will not wait, kills it.
+
+The child holds the reading end of a pipe whose writing end is the supervisor's: it ends as after a
+SIGTERM when that closes, so that a supervisor which was killed leaves no process behind.
 
 Source: DESIGN "Failure".
 """
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from types import FrameType
@@ -22,7 +27,12 @@ from types import FrameType
 from streams.errors import ConfigError, ManifestError, TopologyError
 from streams.observe import logs
 
+__all__ = ["LIFELINE", "Supervisor"]
+
 _log = logs.logger(__name__)
+
+LIFELINE = "--lifeline"
+"""Option with which the child is told the number of the pipe's file descriptor."""
 
 _BACKOFF_MIN_S = 0.2
 _BACKOFF_MAX_S = 10.0
@@ -31,23 +41,34 @@ _FINAL_CODES = frozenset({ConfigError.exit_code, TopologyError.exit_code, Manife
 
 
 class Supervisor:
-    """Runs a command until it is told to stop."""
+    """Runs a command until it is told to stop; made and used in the main thread.
+
+    Args:    command: it takes the option `LIFELINE` besides.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
         self._child: subprocess.Popen[bytes] | None = None
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._interrupts = 0
+        # Signals wake whoever waits here: a lock that a handler would take could be held already.
+        self._wakes, self._waker = os.pipe()
+        self._lifeline, self._life = os.pipe()
         self.restarts = 0
 
     def run(self) -> int:
-        """Supervise until the child ends for good; returns its exit code."""
+        """Supervise until the child ends for good; returns its exit code, 0 when asked to stop."""
+        os.set_blocking(self._waker, False)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._hand_on)
         backoff_s = _BACKOFF_MIN_S
         while True:
             started = time.monotonic()
             code = self._run_once()
-            if code == 0 or code in _FINAL_CODES or self._stopping.is_set():
+            if self._stopping and code == -signal.SIGTERM:
+                return 0  # it was asked to stop before it listened
+            if code == 0 or code in _FINAL_CODES or self._stopping:
                 return code if code >= 0 else 128 - code
             if time.monotonic() - started >= _STEADY_S:
                 backoff_s = _BACKOFF_MIN_S
@@ -56,19 +77,29 @@ class Supervisor:
                 "role_restarting",
                 extra={"exit_code": code, "restarts": self.restarts, "after_s": backoff_s},
             )
-            if self._stopping.wait(backoff_s):
+            select.select([self._wakes], [], [], backoff_s)
+            if self._stopping:
                 return 0
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
 
     def _run_once(self) -> int:
-        # A process group of its own: a Ctrl-C in the terminal reaches the child once, from here.
-        self._child = subprocess.Popen(self._command, start_new_session=True)  # noqa: S603 - our own command line
-        if self._stopping.is_set():
+        # A session of its own: a Ctrl-C in the terminal reaches the child once, from here.
+        self._child = subprocess.Popen(  # noqa: S603 - our own command line
+            [*self._command, LIFELINE, str(self._lifeline)],
+            start_new_session=True,
+            pass_fds=[self._lifeline],
+        )
+        if self._stopping:
             self._child.terminate()
         return self._child.wait()
 
-    def _hand_on(self, _number: int, _frame: FrameType | None) -> None:
-        self._stopping.set()
+    def _hand_on(self, number: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+        self._interrupts += number == signal.SIGINT
         child = self._child
-        if child is not None and child.poll() is None:
+        if child is None or child.poll() is not None:
+            return
+        if self._interrupts > 1:
+            child.kill()
+        else:
             child.terminate()

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from streams.app import Plan, run
-from streams.cli.cluster import cluster_of
-from streams.edge.applier import apply_manifest, policy_of
-from streams.edge.handlers import Handlers, load_manifest
 from streams.observe import logs
-from streams.provision import provision_topics
-from streams.roles import Role, parse_roles
+from streams.roles import parse_roles
 from streams.settings import Settings
-from streams.supervisor import Supervisor
+from streams.supervisor import LIFELINE, Supervisor
 
 app = typer.Typer()
-
-_DEFAULT_MANIFEST = Path("harn.toml")
 
 
 @app.callback()
@@ -59,6 +51,7 @@ def serve(
     supervise: Annotated[
         bool, typer.Option(help="Start again after a failure; off where something else does it.")
     ] = True,
+    lifeline: Annotated[int | None, typer.Option(LIFELINE, hidden=True)] = None,
 ) -> None:
     """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker.
 
@@ -67,59 +60,17 @@ def serve(
 
     Exit codes: 0 stopped on request; 2 settings, 3 topology, 4 manifest; 5 broker.
     """
-    if supervise:
-        raise typer.Exit(
-            Supervisor(
-                [sys.executable, "-m", "streams.cli.main", *_unsupervised(sys.argv[1:])]
-            ).run()
-        )
-    roles = parse_roles(role)
-    path = _manifest_path(manifest, roles)
     overrides: dict[str, Any] = {} if state_dir is None else {"state_dir": state_dir}
     settings = Settings.from_env(**overrides)
     logs.configure(settings.log_level, settings.log_format)
-    if path is not None:
-        Handlers.load(load_manifest(path))
-    settings = cluster_of(settings)
-    if provision:
-        provision_topics(settings)
-    asyncio.run(_serve(Plan(settings=settings, roles=roles, manifest=path), apply=apply))
+    if supervise:
+        command = [sys.executable, "-m", "streams.cli.main", *_unsupervised(sys.argv[1:])]
+        raise typer.Exit(Supervisor(command).run())
+    # What follows needs all of the application, and the supervisor none of it.
+    from streams.cli.serving import serve_roles  # noqa: PLC0415
 
-
-async def _serve(plan: Plan, *, apply: bool) -> None:
-    applying: set[asyncio.Task[None]] = set()
-
-    def apply_soon() -> None:
-        if apply and plan.manifest is not None and Role.REGISTRY in plan.roles:
-            applying.add(
-                asyncio.get_running_loop().create_task(_apply(plan.settings, plan.manifest))
-            )
-
-    await run(plan, on_ready=apply_soon)
-
-
-async def _apply(settings: Settings, manifest: Path) -> None:
-    """Make the manifest the truth of its namespace; a refusal is logged, the roles go on."""
-    log = logs.logger(__name__)
-    try:
-        result = await asyncio.to_thread(
-            apply_manifest, settings, load_manifest(manifest), policy=policy_of(settings)
-        )
-    except Exception as error:  # noqa: BLE001 - the roles serve what is in force, whatever keeps a manifest out
-        log.error("manifest_not_applied", extra={"manifest": str(manifest), "reason": str(error)})  # noqa: TRY400
-        return
-    log.info(
-        "manifest_applied",
-        extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision},
-    )
-
-
-def _manifest_path(manifest: Path | None, roles: tuple[Role, ...]) -> Path | None:
-    if manifest is not None:
-        return manifest
-    if _DEFAULT_MANIFEST.exists() and {Role.INVOKER, Role.REGISTRY} & set(roles):
-        return _DEFAULT_MANIFEST
-    return None
+    roles = parse_roles(role)
+    serve_roles(settings, roles, manifest, provision=provision, apply=apply, lifeline=lifeline)
 
 
 def _unsupervised(arguments: list[str]) -> list[str]:

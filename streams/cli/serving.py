@@ -1,0 +1,100 @@
+"""Runs roles in this process: what `harn orchestrator serve` does under its supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from streams.app import Plan, run
+from streams.cli.cluster import cluster_of
+from streams.edge.applier import apply_manifest, policy_of
+from streams.edge.handlers import Handlers, load_manifest
+from streams.errors import HarnError
+from streams.observe import logs
+from streams.provision import provision_topics
+from streams.roles import Role
+from streams.settings import Settings
+
+_log = logs.logger(__name__)
+
+_DEFAULT_MANIFEST = Path("harn.toml")
+
+_STOP_S = 30.0
+"""What stopping may take besides the drain time, before the process is ended all the same."""
+
+
+def serve_roles(
+    settings: Settings,
+    roles: Sequence[Role],
+    manifest: Path | None,
+    *,
+    provision: bool,
+    apply: bool,
+    lifeline: int | None,
+) -> None:
+    """Run roles until they are asked to stop.
+
+    Args:    lifeline: see `Plan`.
+    Raises:  HarnError when they cannot start or something fails while they run.
+    """
+    path = _manifest_path(manifest, roles)
+    if path is not None:
+        Handlers.load(load_manifest(path))
+    settings = cluster_of(settings)
+    if provision:
+        provision_topics(settings)
+    plan = Plan(settings=settings, roles=roles, manifest=path, lifeline=lifeline)
+    asyncio.run(_serve(plan, apply=apply))
+
+
+async def _serve(plan: Plan, *, apply: bool) -> None:
+    applying: set[asyncio.Task[None]] = set()
+
+    def apply_soon() -> None:
+        if apply and plan.manifest is not None and Role.REGISTRY in plan.roles:
+            applying.add(
+                asyncio.get_running_loop().create_task(_apply(plan.settings, plan.manifest))
+            )
+
+    await run(plan, on_ready=apply_soon, on_stopping=partial(_end_at_last, plan.settings))
+
+
+async def _apply(settings: Settings, manifest: Path) -> None:
+    """Make the manifest the truth of its namespace; a refusal is logged, the roles go on."""
+    try:
+        result = await asyncio.to_thread(
+            apply_manifest, settings, load_manifest(manifest), policy=policy_of(settings)
+        )
+    except Exception as error:  # noqa: BLE001 - the roles serve what is in force, whatever keeps a manifest out
+        _log.error("manifest_not_applied", extra={"manifest": str(manifest), "reason": str(error)})
+        return
+    _log.info(
+        "manifest_applied",
+        extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision},
+    )
+
+
+def _manifest_path(manifest: Path | None, roles: Sequence[Role]) -> Path | None:
+    if manifest is not None:
+        return manifest
+    if _DEFAULT_MANIFEST.exists() and {Role.INVOKER, Role.REGISTRY} & set(roles):
+        return _DEFAULT_MANIFEST
+    return None
+
+
+def _end_at_last(settings: Settings) -> None:
+    """End the process if it has not ended by then: a thread may hang in a call without a limit."""
+    seconds = settings.drain_ms / 1_000 + _STOP_S
+
+    def end() -> None:
+        alive = [thread.name for thread in threading.enumerate() if not thread.daemon]
+        _log.error("stop_overdue", extra={"seconds": seconds, "threads": ",".join(alive)})
+        os._exit(HarnError.exit_code)
+
+    overdue = threading.Timer(seconds, end)
+    overdue.daemon = True
+    overdue.start()
