@@ -162,9 +162,12 @@ class _Pending:
                 continue
             value = record.value or b""
             try:
-                revision: int = self._codec.decode(value)[1]["revision"]
+                schema, said = self._codec.decode(value)
             except DecodeError:
                 continue  # nobody can take it; the registry quarantines it
+            if schema != record.kind:
+                continue  # nor this
+            revision: int = said["revision"]
             if record.kind == "revision_published":
                 self._values[revision] = value
             else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streams.codec import Codec, DecodeError
 from streams.core import registry, revision
@@ -24,6 +25,7 @@ from topology.model import STAGE_SKIP
 
 __all__ = ["RegistryView", "fold_registry", "read_registry"]
 
+_STAGE = "registry"
 _READ_S = 1.0
 _SILENT_READS_MAX = 30
 
@@ -70,7 +72,7 @@ def fold_registry(
     records: Sequence[ReadRecord], codec: Codec, fold: Fold = registry.FOLD
 ) -> RegistryView:
     """Fold the registry's log from its beginning; see `read_registry`."""
-    declared = TOPOLOGY.stage("registry")
+    declared = TOPOLOGY.stage(_STAGE)
     stage = BoundStage(declared, fold, TOPOLOGY, codec, partitions=1)
     memory = Memory(stage, 0)
     skips = _skipped(records, codec)
@@ -98,7 +100,8 @@ def _skipped(records: Sequence[ReadRecord], codec: Codec) -> frozenset[int]:
     """Return the offsets that an operator told the registry to pass over."""
     words = [record for record in records if record.kind == STAGE_SKIP]
     values = [value for record in words if (value := _decoded(record, codec)) is not None]
-    return frozenset(value["offset"] for value in values if value.get("timer") is None)
+    about = [value for value in values if (value["stage"], value["timer"]) == (_STAGE, None)]
+    return frozenset(value["offset"] for value in about)
 
 
 def _broadcast(records: Sequence[ReadRecord], codec: Codec) -> int:
@@ -107,8 +110,10 @@ def _broadcast(records: Sequence[ReadRecord], codec: Codec) -> int:
     return max((value["revision"] for value in values), default=0)
 
 
-def _decoded(record: ReadRecord, codec: Codec) -> dict[str, int] | None:
+def _decoded(record: ReadRecord, codec: Codec) -> dict[str, Any] | None:
+    """Return what a record says; None for what the fold quarantines."""
     try:
-        return codec.decode(record.value or b"")[1]
+        schema, said = codec.decode(record.value or b"")
     except DecodeError:
-        return None  # the fold quarantines it
+        return None
+    return said if schema == record.kind else None

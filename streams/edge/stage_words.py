@@ -62,12 +62,14 @@ def skip_record(
 def resume_partition(settings: Settings, stage_name: str, partition: int) -> Position:
     """Tell a stage to try a halted partition again; returns where the word stands.
 
-    Raises: ConfigError when there is no such stage.
+    Raises: ConfigError when there is no such stage or partition.
     """
     stage = next((stage for stage in TOPOLOGY.stages if stage.name == stage_name), None)
     if stage is None:
         names = ", ".join(sorted(stage.name for stage in TOPOLOGY.stages))
         raise ConfigError(f"stage {stage_name!r} is unknown, expected one of {names}")
+    with TopicReader(settings, stage.source) as reader:
+        _require_partition(reader, partition)
     word = {"stage": stage.name, "partition": partition, "requested_by": _who()}
     return _append(settings, stage, partition, STAGE_RESUME, word)
 
@@ -78,11 +80,18 @@ def _next_record(settings: Settings, stage: Stage, partition: int) -> Position |
     The offset itself may be a transaction marker's.  None when there is no record.
     """
     with TopicReader(settings, stage.source) as reader:
+        _require_partition(reader, partition)
         reader.start_at({partition: _committed(settings, stage, partition)})
         while not reader.at_end:
             for found in reader.read(_READ_S):
                 return Position(stage.source, partition, found.offset)
     return None
+
+
+def _require_partition(reader: TopicReader, partition: int) -> None:
+    if partition >= reader.partitions:
+        last = reader.partitions - 1
+        raise ConfigError(f"partition is {partition}, expected 0 to {last} of {reader.topic}")
 
 
 def _committed(settings: Settings, stage: Stage, partition: int) -> int:

@@ -99,7 +99,8 @@ def revisions(settings: Settings, topic: str, partition: int) -> list[int]:
 
 def broadcasts(settings: Settings) -> list[int]:
     words = [each for each in log(settings, REGISTRY, 0) if each.kind == "revision_broadcast"]
-    return [CODEC.decode(each.value or b"")[1]["revision"] for each in words]
+    said = [CODEC.decode(each.value or b"") for each in words]
+    return [value["revision"] for schema, value in said if schema == "revision_broadcast"]
 
 
 async def until_broadcast(settings: Settings, expected: list[int]) -> None:
@@ -189,6 +190,8 @@ async def test_what_is_no_revision_is_passed_over(
 ) -> None:
     await say(publisher, "revision_published", b"garbage")
     await say(publisher, "binding_ended", b"")
+    await say(publisher, "revision_published", CODEC.encode("tick", {"due_ms": 1}))
+    await say(publisher, "revision_broadcast", published(9))
     await say(publisher, "revision_published", published(1))
     await broadcaster.start()
     await until_broadcast(settings, [1])

@@ -92,6 +92,8 @@ def test_records_that_nobody_can_use_are_passed_over() -> None:
     log = Registry()
     log.add("revision_broadcast", b"garbage")
     log.add("unheard_of", b"")
+    log.add("revision_broadcast", CODEC.encode("tick", {"due_ms": 1}))
+    log.add("stage_skip", CODEC.encode("tick", {"due_ms": 1}))
     log.apply(binding("a"), revision=0)
     assert states(log.view()) == {"a@v1": "active"}
 
@@ -107,6 +109,8 @@ def test_a_record_that_an_operator_skipped_is_skipped_here_too() -> None:
         "requested_by": "test",
         "reason": "",
     }
+    log.add("stage_skip", {**word, "stage": "inbox"})
+    assert states(log.view()) == {"a@v1": "active"}, "the word of another stage"
     log.add("stage_skip", word)
     assert states(log.view()) == {}
 
