@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streams.audit.checkpoint import Checkpoint, read_checkpoints
+from streams.audit.divergence import Divergence
 from streams.audit.journal import journal_key, read_journal
 from streams.audit.log import LogReader, Span
 from streams.audit.output_check import OutputCheck
@@ -28,16 +29,27 @@ def judge(
     Args:   lanes: what the stage partition wrote, by output partition.
     Raises: BrokerError when the log is out of reach; a divergence is part of the verdict.
     """
+    try:
+        evidence = _evidence(reader, plan, stage, partition)
+    except Divergence as divergence:  # a checkpoint that cannot be read
+        return _unread(plan, stage, partition, divergence)
     changelog = (stage.declaration.changelog, partition)
     audit = PartitionAudit(
         reader,
         stage,
         {stage.declaration.fold_id: stage},
-        _evidence(reader, plan, stage, partition),
+        evidence,
         OutputCheck(lanes, plan.counts, Diagnosis(reader, stage.codec, lanes)),
         RowCheck(reader, stage.codec, changelog, plan.spans[changelog]),
     )
     return audit.run()
+
+
+def _unread(plan: Plan, stage: BoundStage, partition: int, divergence: Divergence) -> Verdict:
+    name, source = stage.declaration.name, stage.declaration.source
+    verdict = Verdict(name, source, partition, plan.spans[source, partition].end)
+    verdict.divergence = divergence
+    return verdict
 
 
 def _evidence(reader: LogReader, plan: Plan, stage: BoundStage, partition: int) -> Evidence:

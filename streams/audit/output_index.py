@@ -63,20 +63,22 @@ class Writers:
     """Whose outputs are noted.
 
     `declared` are all stages there are and `writes` the topics of each; `audited` the partitions to
-    note and `partitions` how many the mailbox has, by stage name.
+    note and `partitions` how many the mailbox has, by stage name.  Into `shared` topics edges or
+    anybody else may write as well.
     """
 
     declared: Mapping[str, Stage]
     writes: Mapping[str, frozenset[str]]
     audited: Mapping[str, frozenset[int]]
     partitions: Mapping[str, int]
+    shared: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
 class Noted:
     """What one output partition holds, by (stage, partition).
 
-    `strays` are records that claim a fold, but that no stage partition can have written.
+    `strays` are records that no stage partition can have written, where only stages write.
     """
 
     place: Place
@@ -111,11 +113,13 @@ class _Pass:
 
     def take(self, records: list[LogRecord]) -> None:
         """Note the next records."""
-        known = self._known
+        known, shared = self._known, self._place[0] in self._writers.shared
         self.noted.records += len(records)
         for record in records:
             fold, cause = _origin(record.headers)
             if fold is None:
+                if not shared:
+                    self._stray(record, b"", cause, "the output of a fold: no edge writes here")
                 continue
             try:
                 prefix, offset, index = cause.rsplit(b"/", 2)
@@ -156,14 +160,15 @@ class _Pass:
         noted.strays_count += 1
         if len(noted.strays) >= STRAYS_KEPT:
             return
-        found = f"fold {fold.decode(errors='replace')}, cause {cause.decode(errors='replace')}"
+        named = f"fold {fold.decode(errors='replace')}" if fold else "no fold"
+        found = f"{named}, cause {cause.decode(errors='replace')}"
         position = Position(*self._place, record.offset)
         kind = DivergenceKind.UNEXPECTED_OUTPUT
         noted.strays.append(Divergence(kind, position, expected, found))
 
 
 def _origin(headers: Headers) -> tuple[bytes | None, bytes]:
-    """Return the headers `fold` and `cause`; no fold means that an edge wrote the record."""
+    """Return the headers `fold` and `cause`; no fold means that no stage wrote the record."""
     if len(headers) > 2 and headers[2][0] == "fold" and headers[1][0] == "cause":
         return headers[2][1] or b"", headers[1][1] or b""  # the order in which stages write them
     fold: bytes | None = None

@@ -124,6 +124,7 @@ def make_plan(reader: LogReader, stages: Mapping[str, BoundStage], scope: Scope)
             writes=writes,
             audited=chosen,
             partitions={name: stages[name].partitions for name in names},
+            shared=_shared(topology),
         ),
     )
 
@@ -140,6 +141,12 @@ def _written(reader: LogReader, topology: Topology, stage: Stage) -> frozenset[s
     }
     members = {topic for topic, family in families.items() if family.name in stage.family_sinks}
     return frozenset(fixed | members)
+
+
+def _shared(topology: Topology) -> frozenset[str]:
+    """Return the topics into which others than stages write: mailboxes, and what edges write."""
+    mailboxes = {stage.source for stage in topology.stages}
+    return frozenset(mailboxes.union(*(edge.writes for edge in topology.edges)))
 
 
 def _topic_of(topology: Topology, role: TopicRole) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from streams.audit.verify import verify
 from streams.core.record import Position
 from streams.engine import POSITION_KEY
 from tests.support.recorded import CODEC, Recording, event_of, recorded, renumbered
+from topology.model import Edge
 
 SEEDS = st.integers(0, 40)
 DICE = st.randoms(use_true_random=False)
@@ -171,8 +173,20 @@ def test_a_forged_output_is_named(fold: bytes, cause: bytes, kind: DivergenceKin
     assert (found.kind, found.place) == (kind, Position("notes", 0, offset))
 
 
-def test_what_edges_write_into_an_output_topic_is_none_of_the_audits_business() -> None:
+def test_a_record_without_a_fold_is_named_where_only_stages_write() -> None:
     recording = recorded(1)
+    recording.append("notes", 0, "seen", "lifecycle_event_unmatched", event_of("x"), "x")
+    end = len(recording.records(("notes", 0)))
+    (found,) = audit(recording).divergences
+    assert (found.kind, found.place) == (Kind.UNEXPECTED_OUTPUT, Position("notes", 0, end - 1))
+    assert "no fold" in found.actual
+
+
+def test_what_edges_write_is_none_of_the_audits_business() -> None:
+    recording = recorded(1)
+    edge = Edge(name="edge", writes=("notes",), doc="Writes notes, too.")
+    for stage in recording.stages.values():
+        stage.topology = replace(stage.topology, edges=(edge,))
     recording.append("notes", 0, "seen", "lifecycle_event_unmatched", event_of("x"), "x")
     assert audit(recording).word == "verified"
 
