@@ -11,15 +11,14 @@ ten seconds, since a client without a broker reports the same refusal many times
 from __future__ import annotations
 
 import logging
-import re
 import ssl
-import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError
+from streams.observe.logs import OncePerWhile
 from streams.settings import Settings
 
 __all__ = [
@@ -34,9 +33,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("harn.kafka")
-_REPEAT_AFTER_S = 10.0
-_REMEMBERED_LINES = 256
-_VARYING = re.compile(r"\d+")
 
 # Ours is at most `max_record_bytes` of value; key, headers and framing need some room on top.
 _MESSAGE_MAX_BYTES = 1_000_000
@@ -199,22 +195,4 @@ def _log_error(error: KafkaError) -> None:
     _LOG.log(level, "kafka_client_error: %s: %s", error.name(), error.str())
 
 
-class _OncePerWhile(logging.Filter):
-    """Passes a line, then nothing that differs from it in numbers only for a while."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_seen_s: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        now_s = time.monotonic()
-        line = _VARYING.sub("#", record.getMessage())
-        if now_s - self._last_seen_s.get(line, -_REPEAT_AFTER_S) < _REPEAT_AFTER_S:
-            return False
-        if len(self._last_seen_s) >= _REMEMBERED_LINES:
-            self._last_seen_s.clear()
-        self._last_seen_s[line] = now_s
-        return True
-
-
-_LOG.addFilter(_OncePerWhile())
+_LOG.addFilter(OncePerWhile())

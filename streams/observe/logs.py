@@ -14,7 +14,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import re
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,17 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 # Libraries that narrate; their warnings still matter.
 _NOISY = ("faust", "mode", "aiokafka", "aiohttp.access", "asyncio")
+_LIBRARIES = (*_NOISY, "harn.kafka")
+
+# What a client does while a cluster elects, loads or rebalances; it tries again by itself.
+_PASSES = re.compile(
+    "NotLeaderFor|NotCoordinator|CoordinatorNotAvailable|CoordinatorLoadInProgress"
+    "|: retrying$|is rebalancing$|Marking the coordinator dead|Ignoring missing topic"
+)
+
+_REPEAT_AFTER_S = 10.0
+_REMEMBERED_LINES = 256
+_VARYING = re.compile(r"\d+")
 
 
 def logger(name: str, /) -> logging.Logger:
@@ -36,6 +50,31 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
 def _at(record: logging.LogRecord) -> str:
     moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class OncePerWhile(logging.Filter):
+    """Passes a line, then nothing that differs from it in numbers only for a while.
+
+    A client without a broker reports the same refusal many times a second.
+    """
+
+    def __init__(self, applies: Callable[[logging.LogRecord], bool] = lambda _: True) -> None:
+        super().__init__()
+        self._applies = applies
+        self._last_seen_s: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a record is new enough to be told."""
+        if not self._applies(record):
+            return True
+        now_s = time.monotonic()
+        line = _VARYING.sub("#", record.getMessage())
+        if now_s - self._last_seen_s.get(line, -_REPEAT_AFTER_S) < _REPEAT_AFTER_S:
+            return False
+        if len(self._last_seen_s) >= _REMEMBERED_LINES:
+            self._last_seen_s.clear()
+        self._last_seen_s[line] = now_s
+        return True
 
 
 class TextFormatter(logging.Formatter):
@@ -74,9 +113,16 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a caller logs
     return json.dumps(text, ensure_ascii=False) if " " in text or not text or "\n" in text else text
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Leave out what the mode library says of starting and stopping in our modules' name."""
-    return record.levelno >= logging.WARNING or not str(record.msg).startswith("[^")
+def _is_framework(record: logging.LogRecord) -> bool:
+    """Whether a library speaks; the mode library does so in our modules' names as well."""
+    return record.name.startswith(_LIBRARIES) or str(record.msg).startswith("[^")
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Leave out what libraries say of starting and stopping, and of what passes by itself."""
+    if not _is_framework(record) or logging.getLogger().level <= logging.DEBUG:
+        return True
+    return record.levelno >= logging.WARNING and not _PASSES.search(record.getMessage())
 
 
 def configure(level: str, style: str) -> None:
@@ -91,7 +137,8 @@ def configure_file(level: str, style: str, path: Path) -> None:
 
 def _configure(handler: logging.Handler, level: str, style: str) -> None:
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
-    handler.addFilter(_is_ours)
+    handler.addFilter(_is_told)
+    handler.addFilter(OncePerWhile(_is_framework))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
