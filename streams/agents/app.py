@@ -153,7 +153,8 @@ class StageApp(faust.App):
     async def _on_assigned(self, _sender: Any, assigned: Any, **_kwargs: Any) -> None:
         """A member that got nothing is ready, too; Faust seeks only where there is a partition."""
         if not any(tp.topic == self.live.source for tp in assigned):
-            await self.live.take(set(), self.consumer_generation_id)
+            # Not here: the member sends no heartbeat until the rebalance has passed.
+            self.live.take_soon(set(), self.consumer_generation_id)
 
     async def _on_before_shutdown(self, *_args: Any, **_kwargs: Any) -> None:
         await self.live.halt()

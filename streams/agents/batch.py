@@ -22,24 +22,34 @@ if TYPE_CHECKING:
     from streams.agents.live import LiveStage, Owned
 
 
+_RECORD_BYTES = 1_024  # a larger record counts as several
+
+
 class Batch:
     """Records of one partition, in offset order, fetched under one group generation.
 
-    `seek` is the number of the seek that they were fetched after.
+    `seek` is the number of the seek that they were fetched after, `weight` what they count as in a
+    queue: large records fill it sooner.
     """
 
-    __slots__ = ("generation", "owned", "records", "seek", "tp")
+    __slots__ = ("generation", "owned", "records", "seek", "tp", "weight")
 
     def __init__(self, tp: TP, generation: int, records: list[Any], seek: int) -> None:
         self.tp = tp
         self.generation = generation
         self.records = records
         self.seek = seek
+        self.weight = _weight(records)
         self.owned: Owned | None = None
 
 
+def _weight(records: list[Any]) -> int:
+    """Count records, one of several kilobytes as several."""
+    return len(records) + sum(len(record.value or b"") for record in records) // _RECORD_BYTES
+
+
 class BatchQueue(ThrowableQueue):
-    """Holds batches, measured in records.
+    """Holds batches, measured by their weight.
 
     `get` merges what waits, up to `records_max`, and splits what is longer: what arrives during a
     commit is the next batch.
@@ -47,11 +57,11 @@ class BatchQueue(ThrowableQueue):
 
     records_max = 1_000
     _queue: deque[Any]
-    _records = 0
+    _held = 0
 
     def qsize(self) -> int:
-        """Records that wait."""
-        return self._records
+        """What waits, in records of ordinary size."""
+        return self._held
 
     def full(self) -> bool:
         """Never: a partition is bounded by pausing it, blocking here would stop all the others."""
@@ -60,39 +70,32 @@ class BatchQueue(ThrowableQueue):
     def clear(self) -> None:
         """Drop everything that waits."""
         super().clear()
-        self._records = 0
+        self._held = 0
 
     def _put(self, item: Any) -> None:
-        self._records += len(item.value.records)
+        self._held += item.value.weight
         self._queue.append(item)
 
     def _get(self) -> Any:
         waiting, want = self._queue, self.records_max
         event = waiting[0]
         batch: Batch = event.value
-        records = batch.records
-        if len(records) > want:
-            taken = records[:want]
-            batch.records = records[want:]
-            event = type(event)(
-                event.app,
-                event.key,
-                Batch(batch.tp, batch.generation, taken, batch.seek),
-                event.headers,
-                event.message,
-            )
-        else:
+        if len(batch.records) > want:
+            taken = Batch(batch.tp, batch.generation, batch.records[:want], batch.seek)
+            batch.records = batch.records[want:]
+            batch.weight -= taken.weight
+            self._held -= taken.weight
+            return type(event)(event.app, event.key, taken, event.headers, event.message)
+        waiting.popleft()
+        self._held -= batch.weight
+        while waiting:
+            following: Batch = waiting[0].value
+            follows = (following.generation, following.seek) == (batch.generation, batch.seek)
+            if not follows or len(batch.records) + len(following.records) > want:
+                break
             waiting.popleft()
-            taken = records
-            while waiting:
-                following: Batch = waiting[0].value
-                follows = (following.generation, following.seek) == (batch.generation, batch.seek)
-                if not follows or len(taken) + len(following.records) > want:
-                    break
-                waiting.popleft()
-                taken = taken + following.records
-            batch.records = taken
-        self._records -= len(taken)
+            self._held -= following.weight
+            batch.records = batch.records + following.records
         return event
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +73,14 @@ class LiveStage:
         self._faults = faults
         self._journal_partitions = journal_partitions
         self._committing: dict[asyncio.Future[None], Owned] = {}
-        self._crashing: set[asyncio.Task[None]] = set()
+        self._doing: set[asyncio.Task[Any]] = set()
         self.pool = ThreadPoolExecutor(_COMMITS_AT_ONCE, thread_name_prefix=f"{stage.name}-txn")
         self.reader = StateReader(
             settings, group_id=app.conf.id, source=stage.source, changelog=stage.changelog
         )
         self.stores = Stores(settings, stage.name, bound.codec, self.reader)
         self._ticker = Ticker(settings, stage.source, bound.codec.encoder("tick"))
-        self._checkpointer = Checkpointer(settings, bound)
+        self._checkpointer = Checkpointer(settings, bound, self.pool)
         self._halting = Halting(self)
         self._taking = Taking(self)
         self._standing = Standing(self)
@@ -139,6 +140,10 @@ class LiveStage:
         )
         return offsets
 
+    def take_soon(self, assignment: set[TP], generation: int) -> None:
+        """As `take`, for somebody who cannot wait."""
+        self._do(self.take(assignment, generation))
+
     async def halt(self) -> None:
         """Start no new commit; wait, bounded, for those under way."""
         self._generation = -1
@@ -158,8 +163,17 @@ class LiveStage:
 
     def crash(self, error: BaseException) -> None:
         """End the role: a part of it that nothing waits for has failed."""
-        task = asyncio.get_running_loop().create_task(self.app.crash(error))
-        self._crashing.add(task)
+        self._do(self.app.crash(error))
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._doing.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._doing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crash(error)
 
     async def close(self) -> None:
         """Let go of connections, threads and stores.  `halt` came before."""
@@ -293,10 +307,14 @@ class LiveStage:
     async def _after_commit(self, entry: Owned) -> None:
         """What must not run while a step is open: checkpoints, and the rocksdb replay bound."""
         assert entry.memory is not None, "a committed partition is loaded"
-        self._checkpointer.consider(entry.memory)
+        await self._checkpointer.consider(entry.memory)
         now = time.monotonic()
         if now - entry.marked_at_s >= _MARK_EVERY_S and self.settings.store == "rocksdb":
             entry.marked_at_s = now
             loop = asyncio.get_running_loop()
             store = entry.memory.rows.store
-            await loop.run_in_executor(self.pool, self.stores.mark, entry.partition, store)
+            try:
+                await loop.run_in_executor(self.pool, self.stores.mark, entry.partition, store)
+            except BrokerError as error:  # a later start replays more than it has to
+                place = {"stage": self.name, "partition": entry.partition}
+                _log.warning("store_not_marked", extra={**place, "reason": str(error)})

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streams.agents.changelog import CommittedOffset
 from streams.agents.owned import Owned
@@ -30,6 +30,12 @@ _log = logs.logger(__name__)
 
 _ATTEMPTS = 100
 _RETRY_S = 0.2
+
+
+def _look_at(taking: asyncio.Task[Any]) -> None:
+    """Take note of what came of a taking that nobody may wait for any more."""
+    if not taking.cancelled():
+        taking.exception()
 
 
 class Taking:
@@ -48,16 +54,22 @@ class Taking:
         Args:   doubtful: whether other owners may have fenced what stays with us.
         Raises: TopologyError for a mailbox that is not the one that was folded; BrokerError.
         """
-        await self.ended()
-        taking = self._take(partitions, doubtful=doubtful)
+        taking = self._take_after(self._under_way, partitions, doubtful=doubtful)
         self._under_way = asyncio.get_running_loop().create_task(taking)
+        self._under_way.add_done_callback(_look_at)
         return await asyncio.shield(self._under_way)
 
     async def ended(self) -> None:
         """Wait for a taking that is still under way, whatever comes of it."""
         if self._under_way is not None:
-            await asyncio.gather(self._under_way, return_exceptions=True)
-            self._under_way = None
+            await asyncio.wait([self._under_way])
+
+    async def _take_after(
+        self, last: asyncio.Task[Any] | None, partitions: Collection[int], *, doubtful: bool
+    ) -> dict[int, Owned]:
+        if last is not None:
+            await asyncio.wait([last])
+        return await self._take(partitions, doubtful=doubtful)
 
     async def _take(self, partitions: Collection[int], *, doubtful: bool) -> dict[int, Owned]:
         live = self._live

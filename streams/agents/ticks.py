@@ -43,9 +43,9 @@ class Ticker:
     def arm(self, partition: int, due_ms: int | None, stream_time_ms: int) -> None:
         """Wait for a partition's next due time; replaces what it waited for.
 
-        `stream_time_ms` is the partition's own clock: a tick that came back too early tells how
-        far the broker's clock is behind ours, and then it is the broker's clock that must be
-        waited for.
+        `stream_time_ms` is the partition's own clock, which the broker moves.  Where it is ahead of
+        ours, it is the better one.  A tick that came back too early tells that it is behind, and
+        then it must be waited for.
         """
         self.disarm(partition)
         if due_ms is None:
@@ -53,8 +53,8 @@ class Ticker:
             return
         now_ms = time.time() * 1000
         delay_ms = due_ms - now_ms
-        if self._sent.get(partition) == due_ms:
-            delay_ms = max(delay_ms, due_ms - stream_time_ms)
+        came_back_early = self._sent.get(partition) == due_ms
+        delay_ms = (max if came_back_early else min)(delay_ms, due_ms - stream_time_ms)
         self._call_later(partition, due_ms, _on_grid(now_ms, max(delay_ms, 0)))
 
     def disarm(self, partition: int) -> None:
