@@ -16,10 +16,9 @@ from typing import Any
 
 from streams.codec import Codec
 from streams.engine.bound import BoundStage, RowCodec
+from streams.engine.recent import ABSENT, RecentRows
 from streams.engine.store import RowChange, Store
 from streams.engine.timers import Timers
-
-_ABSENT: Any = object()
 
 
 def prefix_of(key: str) -> str:
@@ -30,7 +29,17 @@ def prefix_of(key: str) -> str:
 class PartitionRows:
     """Implements `streams.core.state.Rows` over a `Store`."""
 
-    __slots__ = ("_cache", "_codec", "_current", "_lazy", "_ticking", "_timers", "_types", "store")
+    __slots__ = (
+        "_codec",
+        "_current",
+        "_lazy",
+        "_recent",
+        "_sizes",
+        "_ticking",
+        "_timers",
+        "_types",
+        "store",
+    )
 
     def __init__(self, stage: BoundStage, store: Store) -> None:
         """Read the timers from `store`; O(rows) only when the stage has timer rows."""
@@ -38,7 +47,8 @@ class PartitionRows:
         self._codec: Codec = stage.codec
         self.store = store
         self._current: dict[str, Any] = {}
-        self._cache: dict[str, Any] = {}
+        self._sizes: list[int] = []
+        self._recent = RecentRows()
         self._timers = {
             row_type.prefix: Timers(row_type.due_field, ticking=row_type.ticking)
             for row_type in self._types.values()
@@ -59,15 +69,18 @@ class PartitionRows:
     # ------------------------------------------------------------------ what folds call
     def get(self, key: str, /) -> Any:  # noqa: ANN401 - the row's TypedDict, by its prefix
         """See `Rows.get`."""
-        value = self._current.get(key, _ABSENT)
-        if value is not _ABSENT:
+        value = self._current.get(key, ABSENT)
+        if value is not ABSENT:
             return value
-        value = self._cache.get(key, _ABSENT)
-        if value is not _ABSENT:
+        value = self._recent.get(key)
+        if value is not ABSENT:
             return value
         raw = self.store.get(key.encode())
-        value = None if raw is None else self._codec.decode(raw)[1]
-        self._cache[key] = value
+        if raw is None:
+            value, size = None, 0
+        else:
+            value, size = self._codec.decode(raw)[1], len(raw)
+        self._recent.keep(key, value, size)
         return value
 
     def put(self, key: str, value: Mapping[str, Any], /) -> None:
@@ -151,16 +164,22 @@ class PartitionRows:
     def changes(self) -> list[tuple[RowChange, bytes | None]]:
         """Return the rows that this batch changed, encoded, each with its committed value."""
         changed: list[tuple[RowChange, bytes | None]] = []
+        sizes: list[int] = []
         get, types = self.store.get, self._types
         for key, value in self._current.items():
             raw_key = key.encode()
             before = get(raw_key)
             after = None if value is None else types[prefix_of(key)].encode(value)
+            sizes.append(0 if after is None else len(after))
             if before != after:
                 changed.append(((raw_key, after), before))
+        self._sizes = sizes
         return changed
 
     def settle(self) -> None:
-        """Forget the overlay: its changes are in the store now."""
+        """Forget the overlay, whose `changes` are in the store now."""
+        keep = self._recent.keep
+        for (key, value), size in zip(self._current.items(), self._sizes, strict=True):
+            keep(key, value, size)
         self._current = {}
-        self._cache = {}
+        self._sizes = []
