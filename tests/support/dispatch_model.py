@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from streams.core import dispatch, retry
+from streams.core import dispatch_due, dispatch_words, retry
 from streams.core.wire import InvocationCompleted, InvocationOutcome, RetryPolicy
 
 FINAL: frozenset[InvocationOutcome] = frozenset({"denied", "cancelled", "result_too_large"})
@@ -55,7 +55,7 @@ class DispatchModel:
         each = self.live[dispatch_id]
         if each.status == "running":
             each.losses += 1
-            if each.losses > dispatch.LOSSES_MAX:
+            if each.losses > dispatch_due.LOSSES_MAX:
                 self._end(dispatch_id, "dlq")
                 return
             each.fence += 1
@@ -100,7 +100,7 @@ class DispatchModel:
     def _given_back(self, dispatch_id: str, outcome: str) -> None:
         each = self.live[dispatch_id]
         each.returns += 1
-        if each.returns > dispatch.RETURNS_MAX:
+        if each.returns > dispatch_words.RETURNS_MAX:
             self._end(dispatch_id, "dlq")
             return
         each.fence += 1

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from streams.core import dispatch
+from streams.core import dispatch_due, dispatch_words
 from streams.core.wire import InvocationOutcome
 from streams.engine import MAX_RECORD_BYTES
 from streams.testing import event, retry_policy
@@ -215,10 +215,10 @@ def test_a_word_after_the_end_is_refused() -> None:
 def test_a_dispatch_that_keeps_losing_its_invoker_is_given_up() -> None:
     log = DispatchLog()
     log.match("d1")
-    for fence in range(1, dispatch.LOSSES_MAX + 1):
+    for fence in range(1, dispatch_due.LOSSES_MAX + 1):
         log.run("d1", fence=fence)
         assert kinds(log.tick(after_ms=LEASE_MS)) == ["InvocationLost", "invoke"]
-    log.run("d1", fence=dispatch.LOSSES_MAX + 1)
+    log.run("d1", fence=dispatch_due.LOSSES_MAX + 1)
     outputs = log.tick(after_ms=LEASE_MS)
     assert kinds(outputs) == ["InvocationLost", "DlqMoved", "dlq_moved"]
     assert only(outputs, "dlq_moved")["reason"] == "invoker_lost"
@@ -263,9 +263,9 @@ def test_an_unresolved_attempt_is_issued_again_ever_later() -> None:
 def test_an_attempt_that_nobody_can_run_is_given_up() -> None:
     log = DispatchLog()
     log.match("d1")
-    for fence in range(1, dispatch.RETURNS_MAX + 1):
+    for fence in range(1, dispatch_words.RETURNS_MAX + 1):
         log.complete("interrupted", fence=fence)
-    outputs = log.complete("interrupted", fence=dispatch.RETURNS_MAX + 1)
+    outputs = log.complete("interrupted", fence=dispatch_words.RETURNS_MAX + 1)
     assert only(outputs, "dlq_moved")["reason"] == "unresolved"
     assert only(outputs, "dlq_moved")["attempts"] == []
 

@@ -1,0 +1,74 @@
+"""What time brings to a dispatch: its retry, its gate, the end of a lease.
+
+Source: SEMANTICS 2.4; DESIGN law 2, "An invocation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streams.core.dispatch_index import DispatchIndex
+from streams.core.dispatch_moves import advance, dead_letter, dispatch_of, follow, invoke_again
+from streams.core.dispatch_records import attempt_started, invocation_lost
+from streams.core.gate import admission
+from streams.core.record import Output, Record
+from streams.core.state import State
+from streams.core.wire import RowDispatch, RowWindow
+
+LOSSES_MAX = 16
+"""Leases that a dispatch may lose: an event that kills its invoker must not do so for ever."""
+
+
+def on_due(
+    state: State, key: str, row: RowDispatch | RowWindow, _record: Record, /
+) -> Iterable[Output]:
+    """Answer a row whose due time has come."""
+    if "status" not in row:  # a window whose last start lies a period back
+        state.rows.delete(key)
+        return ()
+    match row["status"]:
+        case "gated":
+            return _gate_due(state, row)
+        case "running":
+            return _lease_lost(state, row)
+        case "waiting":
+            return _retry_due(state, row)
+        case "returned":
+            return (invoke_again(state, row),)
+        case status:
+            message = f"a dispatch that is {status} has no due time"
+            raise AssertionError(message)
+
+
+def _retry_due(state: State, row: RowDispatch) -> Iterable[Output]:
+    """Start the next attempt; a slot given up meanwhile is queued for again, at its old place."""
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    if flow.concurrency is None or "concurrency" in row["holds"]:
+        return (*attempt_started(dispatch_of(state, row)), invoke_again(state, row))
+    outputs: list[Output] = []
+    verdict = admission.meet(state, index.slots, flow, row, "concurrency")
+    further = follow(state, row, verdict, outputs)
+    if further is not None:
+        outputs += advance(state, further, "concurrency")
+    return outputs
+
+
+def _gate_due(state: State, row: RowDispatch) -> Iterable[Output]:
+    index: DispatchIndex = state.index
+    verdict = admission.due(state, index.slots, index.flow(row["binding_key"]), row)
+    outputs: list[Output] = []
+    further = follow(state, row, verdict, outputs)
+    if further is not None:
+        outputs += advance(state, further, row["gate"])
+    return outputs
+
+
+def _lease_lost(state: State, row: RowDispatch) -> Iterable[Output]:
+    losses = row["losses"] + 1
+    lost = invocation_lost(dispatch_of(state, row), losses)
+    if losses > LOSSES_MAX:
+        error = f"{losses} invokers were lost while they ran it"
+        return (lost, *dead_letter(state, row, error, "invoker_lost", "invoker_lost"))
+    again: RowDispatch = {**row, "fence": row["fence"] + 1, "losses": losses}
+    return (lost, invoke_again(state, again))

@@ -1,0 +1,96 @@
+"""How a dispatch begins: a matched event becomes a live row, and meets predicate and gates.
+
+Source: SEMANTICS 2.3; DESIGN "An event".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streams.core import bounds
+from streams.core.dispatch_index import DispatchIndex
+from streams.core.dispatch_moves import advance, dead_letter, event_key, row_key, skip
+from streams.core.dispatch_records import (
+    Dispatch,
+    attempt_started,
+    invoke,
+    predicate_evaluated,
+)
+from streams.core.event_json import batch_bytes
+from streams.core.record import Output, Record, Rejection
+from streams.core.state import Answer, State
+from streams.core.wire import EventMatched, RowDispatch, RowEvent
+
+
+def on_event_matched(state: State, record: Record, /) -> Answer:
+    """Take an event that the inbox matched to a binding."""
+    matched: EventMatched = record.value
+    index: DispatchIndex = state.index
+    binding = index.bindings.get(matched["binding_key"])
+    dispatch_id = matched["dispatch_id"]
+    if binding is None:
+        return Rejection(
+            "DSP-001", f"binding {matched['binding_key']} is not in force in this partition"
+        )
+    if state.rows.get(row_key(dispatch_id)) is not None:
+        return Rejection("DSP-002", f"dispatch {dispatch_id} is live already")
+    event = matched["event"]
+    problem = bounds.event_problem(event) or bounds.text_problem(_ids_of(matched))
+    if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
+        return Rejection("DSP-005", problem or "the trigger is not the binding's")
+    row: RowDispatch = {
+        "dispatch_id": dispatch_id,
+        "trigger_id": matched["trigger_id"],
+        "binding_key": matched["binding_key"],
+        "event_id": event["id"],
+        "replay_of_event_id": matched["replay_of_event_id"],
+        "tenant_id": event["tenant_id"],
+        "traceparent": bounds.traceparent(record.headers),
+        "status": "invoked",
+        "attempt": 1,
+        "fence": 1,
+        "due_ms": None,
+        "invoker_id": None,
+        "losses": 0,
+        "returns": 0,
+        "accepted_at_ms": matched["accepted_at_ms"],
+        "attempts": [],
+        "keys": matched["keys"],
+        "arrival": record.offset,
+        "rank": 0,
+        "gate": None,
+        "holds": [],
+        "since_ms": 0,
+        "body_bytes": 0,
+        "members": [],
+    }
+    body: RowEvent = {"event": event}
+    state.rows.put(row_key(dispatch_id), row)
+    state.rows.put(event_key(dispatch_id), body)
+    index.opened(matched["binding_key"])
+    if "error" in matched["keys"]:
+        error = bounds.shortened(matched["keys"]["error"])
+        return dead_letter(state, row, error, "unknown", "expression_failed")
+    flow = index.flow(matched["binding_key"])
+    evaluated: tuple[Output, ...] = ()
+    if flow.when is not None:
+        verdict = matched["keys"].get("when", "false")
+        evaluated = (predicate_evaluated(Dispatch(row, binding), flow.when, verdict),)
+        if verdict != "true":
+            detail = {"predicate": flow.when, "reason": verdict}
+            return (*evaluated, *skip(state, row, "predicate", detail))
+    if not flow.declared:
+        dispatch = Dispatch(row, binding)
+        return (*evaluated, *attempt_started(dispatch), invoke(dispatch, event, state.partition))
+    row["rank"] = flow.rank(matched["keys"])
+    row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
+    return (*evaluated, *advance(state, row, None))
+
+
+def _ids_of(matched: EventMatched) -> Iterable[tuple[str, str | None, int]]:
+    """Name the texts of a matched event that every record about it repeats."""
+    replay_of = matched["replay_of_event_id"]
+    return (
+        ("dispatch_id", matched["dispatch_id"], bounds.ID_CHARS_MAX),
+        ("replay_of_event_id", replay_of, bounds.ID_CHARS_MAX),
+    )
