@@ -100,6 +100,8 @@ def invoke(dispatch: Dispatch, event: TriggerEvent, home_partition: int, /) -> O
         "binding_key": row["binding_key"],
         "handler": binding["handler"],
         "accepted_at_ms": row["accepted_at_ms"],
+        "purpose": "handler",
+        "timeout_ms": None,
         "replay_of_event_id": row["replay_of_event_id"],
         "event": event,
     }

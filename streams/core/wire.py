@@ -40,6 +40,7 @@ InvocationOutcome = Literal[
     "result_too_large",
     "unknown",
 ]
+InvokePurpose = Literal["handler", "predicate", "unknown"]
 QuarantineCode = Literal[
     "undecodable",
     "unknown_kind",
@@ -206,6 +207,7 @@ class InvocationCompleted(TypedDict):
     error: str | None
     error_class: ErrorClass
     retry_after_ms: int | None
+    usage: Usage | None
     started_at_ms: int
     completed_at_ms: int
 
@@ -218,7 +220,7 @@ class InvocationsRunning(TypedDict):
 
 
 class Invoke(TypedDict):
-    """An intent: run this handler with this event."""
+    """An intent: run this handler, or this predicate, with this event."""
 
     dispatch_id: str
     attempt_id: str
@@ -229,6 +231,8 @@ class Invoke(TypedDict):
     binding_key: str
     handler: str
     accepted_at_ms: int
+    purpose: InvokePurpose
+    timeout_ms: int | None
     replay_of_event_id: str | None
     event: TriggerEvent
 
@@ -727,3 +731,10 @@ class TriggerEvent(TypedDict):
     signature_state: SignatureState
     signature_reason: str | None
     batch: Sequence[str] | None
+
+
+class Usage(TypedDict):
+    """What one run of a handler or predicate has spent, by its own word."""
+
+    cost_usd_micros: int
+    tokens: int

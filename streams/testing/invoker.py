@@ -232,6 +232,7 @@ class MemoryInvoker:
             "error": ended.outcome.error,
             "error_class": ended.outcome.error_class,
             "retry_after_ms": ended.outcome.retry_after_ms,
+            "usage": None,
             "started_at_ms": ended.started_ms,
             "completed_at_ms": self._kafka.clock.now_ms,
         }

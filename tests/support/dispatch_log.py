@@ -62,6 +62,7 @@ def completed(
         "error": error,
         "error_class": error_class,
         "retry_after_ms": retry_after_ms,
+        "usage": None,
         "started_at_ms": 0,
         "completed_at_ms": 1_000,
     }

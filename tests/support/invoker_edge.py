@@ -219,6 +219,8 @@ def intent_value(
         "binding_key": f"{trigger}@v1",
         "handler": handler,
         "accepted_at_ms": 1_699_999_999_990,
+        "purpose": "handler",
+        "timeout_ms": None,
         "replay_of_event_id": None,
         "event": {
             "id": f"trigger_evt_{dispatch_id}",

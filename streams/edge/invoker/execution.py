@@ -76,6 +76,7 @@ class Execution:
             "error": outcome.error,
             "error_class": outcome.error_class,
             "retry_after_ms": outcome.retry_after_ms,
+            "usage": None,
             "started_at_ms": self.started_at_ms or now_ms,
             "completed_at_ms": now_ms,
         }
