@@ -33,6 +33,7 @@ from streams.edge.publisher import Publisher
 from streams.edge.service import EdgeService
 from streams.errors import ConfigError, HarnError
 from streams.observe import logs
+from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.server import ObserveServer
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
@@ -110,7 +111,8 @@ class Application:
             observer = InvokerMetrics(self.metrics)
             edges.append(Invoker(settings, self._publisher, codec, handlers, observer=observer))
         if Role.INGEST in roles:
-            edges.append(IngestService(settings, self._publisher, codec))
+            metrics = IngestMetrics(self.metrics)
+            edges.append(IngestService(settings, self._publisher, codec, observer=metrics))
         return edges
 
     # ------------------------------------------------------------------ life
