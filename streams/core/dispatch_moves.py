@@ -114,7 +114,9 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
     """Make the intent for a row whose fence has just grown; the row is stored as invoked."""
     invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
     state.rows.put(row_key(row["dispatch_id"]), invoked)
-    return invoke(dispatch_of(state, invoked), event_of(state, row), state.partition)
+    timeout_ms = state.index.flow(row["binding_key"]).timeout_ms
+    event = event_of(state, row)
+    return invoke(dispatch_of(state, invoked), event, state.partition, timeout_ms)
 
 
 def event_of(state: State, row: RowDispatch) -> TriggerEvent:

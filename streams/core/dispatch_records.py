@@ -87,7 +87,9 @@ def attempt_started(dispatch: Dispatch, /) -> tuple[Output, Output]:
     )
 
 
-def invoke(dispatch: Dispatch, event: TriggerEvent, home_partition: int, /) -> Output:
+def invoke(
+    dispatch: Dispatch, event: TriggerEvent, home_partition: int, timeout_ms: int | None, /
+) -> Output:
     """Make the intent for the row's attempt and fence."""
     row, binding = dispatch
     value: Invoke = {
@@ -101,7 +103,7 @@ def invoke(dispatch: Dispatch, event: TriggerEvent, home_partition: int, /) -> O
         "handler": binding["handler"],
         "accepted_at_ms": row["accepted_at_ms"],
         "purpose": "handler",
-        "timeout_ms": None,
+        "timeout_ms": timeout_ms,
         "replay_of_event_id": row["replay_of_event_id"],
         "event": event,
     }

@@ -81,7 +81,8 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
             return (*evaluated, *skip(state, row, "predicate", detail))
     if not flow.declared:
         dispatch = Dispatch(row, binding)
-        return (*evaluated, *attempt_started(dispatch), invoke(dispatch, event, state.partition))
+        intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
+        return (*evaluated, *attempt_started(dispatch), intent)
     row["rank"] = flow.rank(matched["keys"])
     row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
     return (*evaluated, *advance(state, row, None))

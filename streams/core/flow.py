@@ -66,7 +66,7 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The predicate and the gates of one binding version."""
+    """The predicate, the gates and the timeout of one binding version."""
 
     batch: Batch | None = None
     debounce: Debounce | None = None
@@ -77,6 +77,7 @@ class Flow:
     priority: tuple[str, ...] = ()
     waiting_max: int = WAITING_MAX_DEFAULT
     when: str | None = None
+    timeout_ms: int | None = None
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -108,6 +109,7 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         priority=tuple(priority["order"]) if isinstance(priority, dict) else (),
         waiting_max=int(table.get("max_waiting", WAITING_MAX_DEFAULT)),
         when=table.get("when"),
+        timeout_ms=table.get("timeout_ms"),
     )
 
 

@@ -8,6 +8,7 @@ from streams.core.wire import InvocationOutcome
 from streams.engine import MAX_RECORD_BYTES
 from streams.testing import event, retry_policy
 from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed, matched, running
+from tests.support.revisions import revision, versioned
 from tests.support.stage_log import Out, kinds
 
 
@@ -424,3 +425,17 @@ def test_time_alone_moves_only_what_waits_for_it(state: Callable[[DispatchLog], 
     else:
         assert outputs == []
         assert log.row() == before
+
+
+# ---------------------------------------------------------------------- timeouts
+def test_every_intent_of_a_dispatch_carries_the_timeout_of_its_binding() -> None:
+    log = DispatchLog()
+    bound = versioned("slow", retry=retry_policy("immediate"))
+    bound["definition"] = '{"timeout_ms":1500}'
+    log.add("revision_published", revision(2, added=[bound]))
+    first = log.match("d1", binding_key="slow@v1")
+    second = log.complete("failed", error="boom")
+    plain = log.match("d2")
+    intents = [each.value for each in (*first, *second, *plain) if each.kind == "invoke"]
+    assert [each["timeout_ms"] for each in intents] == [1_500, 1_500, None]
+    assert {each["purpose"] for each in intents} == {"handler"}
