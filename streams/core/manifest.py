@@ -11,7 +11,7 @@
     [exports]
     handlers = "handlers.py"
 
-The keys of each table are `_TRIGGER`, `_RETRY`, `_ORCHESTRATOR` and `_TOP`; rules between keys are
+The keys of each table are `_TRIGGER`, `_ORCHESTRATOR` and `_TOP`; rules between keys are
 `_RULES`.  A key that is left out and one that spells its default are the same definition.
 
 Source: SEMANTICS 1.3-1.7; DESIGN decision A12 (`retry` omitted means svix, 7 attempts).
@@ -31,12 +31,11 @@ from streams.core.expression import Expressions
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
 from streams.core.manifest_place import Place, shown
+from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
 from streams.core.manifest_table import (
     TEXT_CHARS_MAX,
     Field,
     given_fields,
-    read_choice,
-    read_integer,
     read_json,
     read_table,
     read_text,
@@ -44,15 +43,13 @@ from streams.core.manifest_table import (
     table_of,
 )
 from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
-from streams.core.retry import ATTEMPTS_DEFAULT, ATTEMPTS_MAX
-from streams.core.wire import BindingDefinition, RetryPolicy
+from streams.core.wire import BindingDefinition
 
 __all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest"]
 
 NAMESPACE_DEFAULT = "default"
 
 _FINGERPRINT_BYTES = 16
-_RETENTION_DAYS_MAX = 36_500
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
@@ -133,7 +130,7 @@ def _read_trigger(
         "handler": handler.target,
         "handler_kind": handler.kind,
         "target_uri": handler.uri,
-        "retry": _policy(values["retry"]),
+        "retry": retry_policy_of(values["retry"]),
         "fingerprint": blake2b(text.encode(), digest_size=_FINGERPRINT_BYTES).hexdigest(),
         "definition": text,
     }
@@ -142,15 +139,6 @@ def _read_trigger(
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def _policy(retry: Mapping[str, Any]) -> RetryPolicy:
-    return {
-        "backoff": retry["backoff"],
-        "max_attempts": retry["max"],
-        "delay_ms": 0,
-        "cap_ms": 0,
-    }
 
 
 def _read_triggers(value: object, place: Place) -> list[object]:
@@ -189,16 +177,6 @@ def _read_handler(value: object, place: Place) -> HandlerUri:
 
 
 _NO_HANDLER = HandlerUri("local", "")
-
-
-def _read_attempts(value: object, place: Place) -> int:
-    attempts: int = read_integer(0, ATTEMPTS_MAX)(value, place)
-    return attempts or ATTEMPTS_DEFAULT
-
-
-def _read_retry(value: object, place: Place) -> dict[str, Any]:
-    table = table_of(value, place)
-    return read_table({} if table is None else table, _RETRY, place)
 
 
 def _read_exports(value: object, place: Place) -> dict[str, str]:
@@ -284,12 +262,6 @@ _RULES: tuple[_Rule, ...] = (
     flow_rules,
 )
 
-_RETRY: tuple[Field, ...] = (
-    Field(name="max", read=_read_attempts, default=ATTEMPTS_DEFAULT),
-    Field(name="backoff", read=read_choice("svix", "immediate"), default="svix"),
-    Field(name="retention_days", read=read_integer(1, _RETENTION_DAYS_MAX), default=7),
-)
-
 _LATER_TRIGGER_KEYS = (
     *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext", "dedupe_key"),
     *("budget", "window", "dlq_alerts", "dlq-alerts", "secrets"),
@@ -309,11 +281,7 @@ _TRIGGER: tuple[Field, ...] = (
         missing='is missing: the trigger needs one, such as match = { events = ["push"] }',
     ),
     Field(name="handler", read=_read_handler, required=True),
-    Field(
-        name="retry",
-        read=_read_retry,
-        default={"max": ATTEMPTS_DEFAULT, "backoff": "svix", "retention_days": 7},
-    ),
+    Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
     *FLOW_FIELDS,
     *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
 )

@@ -13,12 +13,11 @@ Source: SEMANTICS 1.4, 1.5, 3.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from streams.core.bounds import DURATION_MS_MAX
 from streams.core.intake_plan import CEL_PREFIX
+from streams.core.manifest_durations import read_duration
 from streams.core.manifest_place import Place
 from streams.core.manifest_table import (
     Field,
@@ -35,22 +34,6 @@ __all__ = ["FLOW_FIELDS", "flow_rules"]
 _COUNT_MAX = 1_000_000
 _BATCH_SIZE_MAX = 1_000
 _WINDOW_MAX = 10_000
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"([1-9][0-9]{0,9})([smhdw])", re.IGNORECASE)
-_DURATION_EXPECTED = "a duration such as '30s', '5m', '2h', '1d' or '1w'"
-
-
-def read_duration(value: object, place: Place) -> int:
-    """Take `<whole number><unit>`; the unit is s, m, h, d or w.  Returns milliseconds."""
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        place.expected(value, _DURATION_EXPECTED)
-        return 1
-    duration_ms = int(found[1]) * _UNIT_MS[found[2].lower()]
-    if duration_ms > DURATION_MS_MAX:
-        place.expected(value, "at most 366 days")
-        return 1
-    return duration_ms
 
 
 def read_cel(value: object, place: Place) -> str:

@@ -68,6 +68,25 @@ def test_an_omitted_retry_means_seven_attempts_on_the_svix_schedule() -> None:
 
 
 @pytest.mark.parametrize(
+    ("retry", "backoff", "delay_ms", "cap_ms"),
+    [
+        ('{ backoff = "linear", delay = "2s" }', "linear", 2_000, 0),
+        ('{ backoff = "linear", delay = 2500 }', "linear", 2_500, 0),
+        ('{ backoff = "linear", delay = "24h" }', "linear", 86_400_000, 0),
+        (
+            '{ backoff = "exponential", base = "250ms", cap = "10m" }',
+            "exponential",
+            250,
+            600_000,
+        ),
+    ],
+)
+def test_delays_of_a_retry_table(retry: str, backoff: str, delay_ms: int, cap_ms: int) -> None:
+    found = binding(changed(f"retry = {retry}"))["retry"]
+    assert (found["backoff"], found["delay_ms"], found["cap_ms"]) == (backoff, delay_ms, cap_ms)
+
+
+@pytest.mark.parametrize(
     ("retry", "backoff", "attempts"),
     [
         ("{ max = 3 }", "svix", 3),
@@ -193,7 +212,23 @@ def test_the_definition_is_canonical_json() -> None:
         ("retry", "retry = { max = -1 }", "retry.max is -1"),
         ("retry", "retry = { max = true }", "retry.max is true"),
         ("retry", "retry = { max = 3.0 }", "retry.max is 3.0"),
-        ("retry", 'retry = { backoff = "linear" }', "retry.backoff is 'linear', expected one of"),
+        ("retry", 'retry = { backoff = "cubic" }', "retry.backoff is 'cubic', expected one of"),
+        ("retry", 'retry = { backoff = "linear" }', "retry.delay is missing: backoff 'linear'"),
+        (
+            "retry",
+            'retry = { delay = "1s" }',
+            "delay belongs to backoff 'linear', not 'svix'",
+        ),
+        ("retry", 'retry = { backoff = "exponential", base = "1s" }', "retry.cap is missing"),
+        (
+            "retry",
+            'retry = { backoff = "exponential", base = "2s", cap = "1s" }',
+            "retry.cap is 1000 ms, expected at least base, which is 2000 ms",
+        ),
+        ("retry", 'retry = { backoff = "linear", delay = "25h" }', "expected at most a day"),
+        ("retry", 'retry = { backoff = "linear", delay = 0 }', "retry.delay is 0, expected a dur"),
+        ("retry", 'retry = { backoff = "linear", delay = "1d" }', "expected a duration such as"),
+        ("retry", "retry = { retention_days = 367 }", "retention_days is 367, expected a whole"),
         ("retry", "retry = { backoff = [] }", "retry.backoff is [], expected one of svix"),
         (
             "retry",
