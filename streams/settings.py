@@ -214,6 +214,12 @@ class Settings:
         integer(1 * _SECOND_MS, _DAY_MS),
         "Lease of a running handler, ms; when it ends unrenewed the attempt is issued again.",
     )
+    cancel_ttl_ms: int = setting(
+        "HARN_CANCEL_TTL_MS",
+        _DAY_MS,
+        integer(1 * _SECOND_MS, _YEAR_MS),
+        "How long a cancel request waits for a dispatch that has not come yet, ms.",
+    )
     invoker_max_outstanding: int = setting(
         "HARN_INVOKER_MAX_OUTSTANDING",
         64,

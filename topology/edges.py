@@ -28,11 +28,24 @@ BROADCASTER = Edge(
     doc="Copies each revision into every mailbox partition that needs it.",
 )
 
+CANCELLER = Edge(
+    name="canceller",
+    reads_in_group=("trigger.cancel.requests",),
+    writes=("trigger.dispatches",),
+    doc="Copies each cancel request into every dispatch partition: one of them has the dispatch.",
+)
+
 OPERATOR = Edge(
     name="operator",
     reads=("triggers.registry",),
-    writes=("triggers.registry", "trigger.inbox.envelopes", "trigger.dispatches"),
-    doc="A person at the command line: applies manifests, emits events, resumes and skips.",
+    writes=(
+        "triggers.registry",
+        "trigger.inbox.envelopes",
+        "trigger.dispatches",
+        "trigger.cancel.requests",
+        "trigger.operations.audit",
+    ),
+    doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
 )
 
-EDGES: tuple[Edge, ...] = (INGEST, INVOKER, BROADCASTER, OPERATOR)
+EDGES: tuple[Edge, ...] = (INGEST, INVOKER, BROADCASTER, CANCELLER, OPERATOR)

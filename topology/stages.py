@@ -66,6 +66,7 @@ DISPATCH = Stage(
     source="trigger.dispatches",
     sinks=(
         "trigger.invocations",
+        "trigger.invocations.cancels",
         "trigger.attempts",
         "trigger.outbox",
         "trigger.dlq",
@@ -94,6 +95,13 @@ DISPATCH = Stage(
                 prefix="w",
                 schema="row_window",
                 doc="`w:<gate>:<binding key>:<key>`: the last starts at a windowed gate's key.",
+                due_field="expires_at_ms",
+                ticking=False,
+            ),
+            RowType(
+                prefix="c",
+                schema="row_cancel",
+                doc="`c:<length>:<binding key>:<event id>`: a cancel request before its dispatch.",
                 due_field="expires_at_ms",
                 ticking=False,
             ),

@@ -8,22 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streams.core.dispatch_index import DispatchIndex
-from streams.core.dispatch_moves import advance, dead_letter, dispatch_of, follow, invoke_again
+from streams.core.dispatch_moves import (
+    advance,
+    dead_letter,
+    dispatch_of,
+    end_cancelled,
+    follow,
+    invoke_again,
+)
 from streams.core.dispatch_records import attempt_started, invocation_lost
 from streams.core.gate import admission
 from streams.core.record import Output, Record
 from streams.core.state import State
-from streams.core.wire import RowDispatch, RowWindow
+from streams.core.wire import RowCancel, RowDispatch, RowWindow
 
 LOSSES_MAX = 16
 """Leases that a dispatch may lose: an event that kills its invoker must not do so for ever."""
 
 
 def on_due(
-    state: State, key: str, row: RowDispatch | RowWindow, _record: Record, /
+    state: State, key: str, row: RowDispatch | RowWindow | RowCancel, _record: Record, /
 ) -> Iterable[Output]:
     """Answer a row whose due time has come."""
-    if "status" not in row:  # a window whose last start lies a period back
+    if "status" not in row:  # what merely expires: a window, or a cancel request
         state.rows.delete(key)
         return ()
     match row["status"]:
@@ -67,6 +74,8 @@ def _gate_due(state: State, row: RowDispatch) -> Iterable[Output]:
 def _lease_lost(state: State, row: RowDispatch) -> Iterable[Output]:
     losses = row["losses"] + 1
     lost = invocation_lost(dispatch_of(state, row), losses)
+    if row["cancelled"] is not None:
+        return (lost, *end_cancelled(state, row, row["cancelled"]))
     if losses > LOSSES_MAX:
         error = f"{losses} invokers were lost while they ran it"
         return (lost, *dead_letter(state, row, error, "invoker_lost", "invoker_lost"))

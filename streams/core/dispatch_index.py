@@ -8,6 +8,7 @@ from streams.core import binding_drain
 from streams.core.flow import Flow, flow_of
 from streams.core.gate.slots import Slots
 from streams.core.state import State
+from streams.core.wire import RowDispatch
 
 
 @dataclass(slots=True)
@@ -16,6 +17,30 @@ class DispatchIndex(binding_drain.Bindings):
 
     slots: Slots = field(default_factory=Slots)
     flows: dict[str, Flow] = field(default_factory=dict[str, Flow])
+    live: dict[tuple[str, str], list[str]] | None = None
+    """Live dispatches by binding key and event id, once somebody asked for one of them."""
+
+    def live_of(self, state: State, binding_key: str, event_id: str, /) -> tuple[str, ...]:
+        """Return the live dispatches of an event by a binding; O(live) the first time."""
+        if self.live is None:
+            self.live = {}
+            for _, row in state.rows.scan("d:"):
+                self.entered(row)
+        return tuple(self.live.get((binding_key, event_id), ()))
+
+    def entered(self, row: RowDispatch, /) -> None:
+        """Note a dispatch that became live."""
+        if self.live is not None:
+            key = (row["binding_key"], row["event_id"])
+            self.live.setdefault(key, []).append(row["dispatch_id"])
+
+    def left(self, row: RowDispatch, /) -> None:
+        """Note one that ended."""
+        if self.live is not None:
+            key = (row["binding_key"], row["event_id"])
+            self.live[key].remove(row["dispatch_id"])
+            if not self.live[key]:
+                del self.live[key]
 
     def flow(self, binding_key: str, /) -> Flow:
         """The gates of a binding version; a version's definition never changes."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from streams.core import binding_drain
+from streams.core.cancel_records import cancelled
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_records import (
     Dispatch,
@@ -161,6 +162,13 @@ def dead_letter(
     return (*moved, *_ended(state, row))
 
 
+def end_cancelled(state: State, row: RowDispatch, reason: str) -> Iterable[Output]:
+    """End a dispatch that an operator cancelled."""
+    ended = cancelled(dispatch_of(state, row), reason)
+    _forget(state, row)
+    return (*ended, *_ended(state, row))
+
+
 def _forget(state: State, row: RowDispatch) -> None:
     state.rows.delete(row_key(row["dispatch_id"]))
     state.rows.delete(event_key(row["dispatch_id"]))
@@ -171,5 +179,6 @@ def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
     index: DispatchIndex = state.index
     outputs: list[Output] = let_on(state, row, row["holds"]) if row["holds"] else []
     index.closed(row["binding_key"])
+    index.left(row)
     outputs += binding_drain.ended_if_idle(state, row["binding_key"])
     return outputs

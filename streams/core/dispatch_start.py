@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds
+from streams.core import bounds, cancel
 from streams.core.dispatch_index import DispatchIndex
-from streams.core.dispatch_moves import advance, dead_letter, event_key, row_key, skip
+from streams.core.dispatch_moves import (
+    advance,
+    dead_letter,
+    end_cancelled,
+    event_key,
+    row_key,
+    skip,
+)
 from streams.core.dispatch_records import (
     Dispatch,
     attempt_started,
@@ -63,11 +70,16 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
         "since_ms": 0,
         "body_bytes": 0,
         "members": [],
+        "cancelled": None,
     }
     body: RowEvent = {"event": event}
     state.rows.put(row_key(dispatch_id), row)
     state.rows.put(event_key(dispatch_id), body)
     index.opened(matched["binding_key"])
+    index.entered(row)
+    reason = cancel.requested_before(state, row)
+    if reason is not None:
+        return end_cancelled(state, row, reason)
     if "error" in matched["keys"]:
         error = bounds.shortened(matched["keys"]["error"])
         return dead_letter(state, row, error, "unknown", "expression_failed")

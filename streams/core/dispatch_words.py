@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds, retry, revision
+from streams.core import bounds, cancel, retry, revision
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     dead_letter,
@@ -70,6 +70,7 @@ def on_invocations_running(state: State, record: Record, /) -> Answer:
             )
             continue
         assert row is not None, "a held row exists"
+        outputs += cancel.on_taken(state, row, word["invoker_id"])
         held: RowDispatch = {
             **row,
             "status": "running",
@@ -110,6 +111,8 @@ def on_invocation_completed(state: State, record: Record, /) -> Answer:
             outcome=word["outcome"],
         )
         return (refused,)
+    if row["cancelled"] is not None:
+        return cancel.on_word(state, row, word)
     if word["outcome"] in ("interrupted", "unresolved"):
         return _given_back(state, row, word)
     error = word["error"]

@@ -20,6 +20,7 @@ POLICY_DEFAULT: Policy = {
     "event_id_window_ms": 86_400_000,
     "dedupe_rows_max": 1_000_000,
     "lease_ms": 24_000,
+    "cancel_ttl_ms": 86_400_000,
 }
 """In force until the first revision says otherwise."""
 

@@ -119,6 +119,16 @@ class BindingEnded(TypedDict):
     partitions: int
 
 
+class CancelInvocation(TypedDict):
+    """An intent: whoever runs this attempt shall stop it."""
+
+    dispatch_id: str
+    attempt: int
+    fence: int
+    home_partition: int
+    reason: str
+
+
 class CheckpointPart(TypedDict):
     """One part of a partition's full rows."""
 
@@ -139,6 +149,16 @@ class CheckpointRow(TypedDict):
 
     key: bytes
     value: bytes
+
+
+class DispatchCancelRequested(TypedDict):
+    """An operator's word: the dispatch of this event by this binding shall end as cancelled."""
+
+    binding_key: str
+    event_id: str
+    requested_at: str
+    requested_by: str | None
+    audit_id: str | None
 
 
 class DlqMoved(TypedDict):
@@ -254,6 +274,16 @@ class JournalEntry(TypedDict):
     skipped_timers: Sequence[str]
     chain: bytes
     state_hash: bytes
+
+
+class LifecycleDispatchCancelled(TypedDict):
+    """Lifecycle: a dispatch ended because somebody cancelled it."""
+
+    event_id: str
+    dispatch_id: str
+    attempt_count: int
+    error: str
+    replay_of_event_id: str | None
 
 
 class LifecycleDispatchFailed(TypedDict):
@@ -511,6 +541,7 @@ class Policy(TypedDict):
     event_id_window_ms: int
     dedupe_rows_max: int
     lease_ms: int
+    cancel_ttl_ms: int
 
 
 class RecordQuarantined(TypedDict):
@@ -592,6 +623,15 @@ class RowBinding(TypedDict):
     revision: int
 
 
+class RowCancel(TypedDict):
+    """A cancel request whose dispatch has not come yet."""
+
+    binding_key: str
+    event_id: str
+    reason: str
+    expires_at_ms: int
+
+
 class RowDispatch(TypedDict):
     """A live dispatch."""
 
@@ -619,6 +659,7 @@ class RowDispatch(TypedDict):
     since_ms: int
     body_bytes: int
     members: Sequence[str]
+    cancelled: str | None
 
 
 class RowDispatchBinding(TypedDict):
@@ -731,6 +772,22 @@ class TriggerEvent(TypedDict):
     signature_state: SignatureState
     signature_reason: str | None
     batch: Sequence[str] | None
+
+
+class TriggerOperationAudit(TypedDict):
+    """What an operator did, or would have done, to events and dispatches."""
+
+    audit_id: str
+    operation: str
+    dry_run: bool
+    filter: str | None
+    requested_at: str
+    requested_by: str | None
+    matched_count: int
+    requested_count: int
+    skipped_count: int
+    rate_limit: str | None
+    targets: Sequence[str]
 
 
 class Usage(TypedDict):

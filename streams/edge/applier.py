@@ -69,6 +69,7 @@ def policy_of(settings: Settings) -> Policy:
         "event_id_window_ms": settings.event_id_window_ms,
         "dedupe_rows_max": settings.dedupe_max_rows,
         "lease_ms": settings.lease_ms,
+        "cancel_ttl_ms": settings.cancel_ttl_ms,
     }
 
 

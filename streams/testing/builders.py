@@ -135,10 +135,12 @@ def policy(
     event_id_window_ms: int = 86_400_000,
     dedupe_rows_max: int = 1_000_000,
     lease_ms: int = 15_000,
+    cancel_ttl_ms: int = 86_400_000,
 ) -> Policy:
     """Return a policy; without arguments the one in force before the first revision."""
     return {
         "event_id_window_ms": event_id_window_ms,
         "dedupe_rows_max": dedupe_rows_max,
         "lease_ms": lease_ms,
+        "cancel_ttl_ms": cancel_ttl_ms,
     }

@@ -51,5 +51,5 @@ NOT_WRITTEN_BY_STAGES = {
     ("trigger.dispatches", "revision_published"),
     ("triggers.registry", "manifest_applied"),
     ("triggers.registry", "revision_broadcast"),
-    ("trigger.outbox", "dispatch_cancelled"),
+    ("trigger.dispatches", "dispatch_cancel_requested"),
 }

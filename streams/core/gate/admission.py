@@ -67,6 +67,21 @@ def due(state: State, slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
     return _DUE[gate](state, slots, flow, row)
 
 
+def withdraw(state: State, slots: Slots, row: RowDispatch, /) -> None:
+    """Take a dispatch that ends out of the queue of the gate that it waits at.
+
+    A batch fires at its first member's due time: the next one inherits it.
+    """
+    gate = row["gate"]
+    assert gate is not None, "a gated dispatch waits at a gate"
+    key = gate_key(row, gate)
+    slots.leave(key, row["dispatch_id"])
+    members = slots.in_order(key) if gate == "batch" and row["due_ms"] is not None else ()
+    if members:
+        heir: RowDispatch = {**_row_of(state, members[0]), "due_ms": row["due_ms"]}
+        state.rows.put(f"d:{members[0]}", heir)
+
+
 def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Output]:
     """Give back the slots that a dispatch holds at these gates; tells the gates' topics."""
     outputs: list[Output] = []

@@ -27,7 +27,9 @@ def test_the_table_has_every_declaration_with_its_numbers() -> None:
     assert list(rows) == [topic.name for topic in TOPOLOGY.topics]
     dispatches = rows["trigger.dispatches"]
     assert (dispatches.partitions, dispatches.retention) == ("5", "7 d")
-    assert dispatches.used_by == ">inbox, <dispatch, >invoker, >broadcaster, >operator"
+    assert dispatches.used_by == (
+        ">inbox, <dispatch, >invoker, >broadcaster, >canceller, >operator"
+    )
 
 
 @pytest.mark.parametrize(
