@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -53,8 +53,11 @@ class Serving:
 
 
 @contextmanager
-def serving(lab: Lab, roles: Sequence[str] = ()) -> Iterator[Serving]:
-    """All roles, or some, in one process; ready when the block begins."""
+def serving(lab: Lab, roles: Sequence[str] = (), *, others: int = 0) -> Iterator[Serving]:
+    """All roles, or some, in one process; ready when the block begins.
+
+    `others` more processes are members of the same groups: all that a second core is good for.
+    """
     settings = dataclasses.replace(
         lab.settings, http_port=_free_port(), metrics_port=_free_port(), log_format="json"
     )
@@ -64,8 +67,25 @@ def serving(lab: Lab, roles: Sequence[str] = ()) -> Iterator[Serving]:
         command += ["--role", role]
     with running(command, settings) as process:
         process.wait_for("ready")
-        yield Serving(process, settings)
+        with ExitStack() as stack:
+            members = [stack.enter_context(_another(lab)) for _ in range(others)]
+            yield Serving(process, settings)
+            for member in members:
+                member.stop()
         process.stop()
+
+
+@contextmanager
+def _another(lab: Lab) -> Iterator[Process]:
+    """A member of every group that only works, and takes no requests."""
+    settings = dataclasses.replace(lab.settings, metrics_port=_free_port(), log_format="json")
+    command = ["streams.cli.main", "orchestrator", "serve", "--no-supervise", "--no-apply"]
+    command += ["--manifest", str(MANIFEST)]
+    for role in ("registry", "inbox", "dispatch", "invoker"):
+        command += ["--role", role]
+    with running(command, settings) as process:
+        process.wait_for("ready")
+        yield process
 
 
 def _free_port() -> int:

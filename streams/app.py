@@ -20,6 +20,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from streams import ending
 from streams.agents.app import StageApp
 from streams.agents.group import StageGroup, as_harn_error
 from streams.agents.transaction import Faults, no_faults
@@ -45,6 +46,12 @@ from topology import TOPOLOGY
 from topology.edges import BROADCASTER, INGEST, INVOKER
 
 _log = logs.logger(__name__)
+
+_STOP_S = 30.0
+"""What stopping may take besides the drain time, before the process is ended all the same."""
+
+_EXIT_S = 3.0
+"""What the process may still take when all has stopped: a thread can hang in a client's call."""
 
 # The edge that runs in each role, as the topology declares it.
 _EDGES = {Role.INGEST: INGEST, Role.REGISTRY: BROADCASTER, Role.INVOKER: INVOKER}
@@ -248,11 +255,12 @@ async def run(
     plan: Plan,
     *,
     on_ready: Callable[[], None] | None = None,
-    on_stopping: Callable[[], None] | None = None,
 ) -> None:
     """Run the roles until SIGTERM or SIGINT, or until the lifeline is cut.
 
-    Args:   on_ready, on_stopping: called once all roles work, and when they begin to stop.
+    It is what its process is for: the process is ended some seconds after, whatever hangs in it.
+
+    Args:   on_ready: called once all roles work.
     Raises: HarnError when they cannot start or something fails while they run.
     """
     loop = asyncio.get_running_loop()
@@ -278,10 +286,10 @@ async def run(
             raise failing.result()
     finally:
         _log.info("stopping", extra={"roles": ",".join(plan.roles), "pid": os.getpid()})
-        if on_stopping is not None:
-            on_stopping()
+        ending.end_within(plan.settings.drain_ms / 1_000 + _STOP_S)
         await _cancel(starting, stopping, failing)
         await application.stop()
+        ending.end_within(_EXIT_S)
 
 
 def _cut(loop: asyncio.AbstractEventLoop, lifeline: int, stop: asyncio.Event) -> None:

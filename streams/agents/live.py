@@ -44,6 +44,10 @@ _log = logs.logger(__name__)
 _COMMITS_AT_ONCE = 64
 _HALT_TIMEOUT_S = 10.0
 _MARK_EVERY_S = 15.0
+_OVERDUE_FACTOR = 1.5
+"""A commit that takes this many transaction timeouts will not end: the client's call hangs, as
+`send_offsets_to_transaction` does when the group's coordinator was lost in the middle of it
+(librdkafka issue 5456)."""
 
 
 class LiveStage:
@@ -278,7 +282,10 @@ class LiveStage:
         started = time.perf_counter()
         try:
             text = offset_metadata(position.seq, position.now_ms, position.chain)
-            await loop.run_in_executor(self.pool, entry.producer.commit, step, text, metadata)
+            committing = loop.run_in_executor(
+                self.pool, entry.producer.commit, step, text, metadata
+            )
+            await self._in_time(committing, entry.partition, position.seq)
             # Given up while it was under way: whoever takes the partition reads what became of it.
             if entry.outcome_unknown or entry.memory is not memory:
                 return False
@@ -298,6 +305,16 @@ class LiveStage:
                 ended.set_result(None)
         self.metrics.committed(step, time.perf_counter() - started)
         return True
+
+    async def _in_time(self, committing: asyncio.Future[None], partition: int, seq: int) -> None:
+        """Wait for a commit as long as one can still succeed.  Raises: BrokerError."""
+        limit_s = self.settings.transaction_timeout_ms / 1000 * _OVERDUE_FACTOR
+        try:
+            async with asyncio.timeout(limit_s):
+                await committing
+        except TimeoutError as error:
+            message = f"transaction {seq} of {self.name}/{partition} did not end in {limit_s:g} s"
+            raise BrokerError(message, retryable=True) from error
 
     def _arm(self, entry: Owned) -> None:
         assert entry.memory is not None, "an armed partition is loaded"

@@ -29,7 +29,6 @@ AFTER_COMMIT = "after_commit"
 
 _METADATA_TIMEOUT_S = 10.0
 _INIT_TIMEOUT_S = 30.0
-_CALL_TIMEOUT_S = 30.0
 _ABORT_TIMEOUT_S = 5.0
 _FLUSH_TIMEOUT_S = 10.0
 _QUEUE_RECORDS = 200_000
@@ -69,7 +68,8 @@ class PartitionProducer:
         self._id = transactional_id
         self._target = target
         self._faults = faults
-        self._fill_timeout_s = settings.transaction_timeout_ms / 1000
+        # The broker ends a transaction that takes longer: waiting on would gain nothing.
+        self._timeout_s = settings.transaction_timeout_ms / 1000
         self._producer: Producer = make_producer(
             settings,
             transactional_id=transactional_id,
@@ -108,9 +108,9 @@ class PartitionProducer:
             offset = TopicPartition(
                 target.source, target.partition, step.position.next_offset, metadata=offset_metadata
             )
-            producer.send_offsets_to_transaction([offset], group_metadata, _CALL_TIMEOUT_S)
+            producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
             self._fault_point(AFTER_OFFSETS)
-            producer.commit_transaction(_CALL_TIMEOUT_S)
+            producer.commit_transaction(self._timeout_s)
             self._fault_point(AFTER_COMMIT)
         except (KafkaException, BufferError) as error:
             with suppress(KafkaException):
@@ -148,7 +148,7 @@ class PartitionProducer:
 
     def _append_when_there_is_room(self, *record: Any) -> None:
         """The local queue is full: wait for the broker, as long as the transaction may last."""
-        deadline = time.monotonic() + self._fill_timeout_s
+        deadline = time.monotonic() + self._timeout_s
         *place, headers = record
         while True:
             self._producer.poll(_FULL_QUEUE_POLL_S)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from streams.app import Plan, run
 from streams.cli.cluster import cluster_of
 from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import Handlers, load_manifest
-from streams.errors import HarnError
 from streams.observe import logs
 from streams.provision import provision_topics
 from streams.roles import Role
@@ -22,9 +18,6 @@ from streams.settings import Settings
 _log = logs.logger(__name__)
 
 _DEFAULT_MANIFEST = Path("harn.toml")
-
-_STOP_S = 30.0
-"""What stopping may take besides the drain time, before the process is ended all the same."""
 
 
 def serve_roles(
@@ -60,7 +53,7 @@ async def _serve(plan: Plan, *, apply: bool) -> None:
                 asyncio.get_running_loop().create_task(_apply(plan.settings, plan.manifest))
             )
 
-    await run(plan, on_ready=apply_soon, on_stopping=partial(_end_at_last, plan.settings))
+    await run(plan, on_ready=apply_soon)
 
 
 async def _apply(settings: Settings, manifest: Path) -> None:
@@ -84,17 +77,3 @@ def _manifest_path(manifest: Path | None, roles: Sequence[Role]) -> Path | None:
     if _DEFAULT_MANIFEST.exists() and {Role.INVOKER, Role.REGISTRY} & set(roles):
         return _DEFAULT_MANIFEST
     return None
-
-
-def _end_at_last(settings: Settings) -> None:
-    """End the process if it has not ended by then: a thread may hang in a call without a limit."""
-    seconds = settings.drain_ms / 1_000 + _STOP_S
-
-    def end() -> None:
-        alive = [thread.name for thread in threading.enumerate() if not thread.daemon]
-        _log.error("stop_overdue", extra={"seconds": seconds, "threads": ",".join(alive)})
-        os._exit(HarnError.exit_code)
-
-    overdue = threading.Timer(seconds, end)
-    overdue.daemon = True
-    overdue.start()

@@ -98,7 +98,6 @@ def test_members_join_and_leave_under_load(private_broker: PrivateBroker, tmp_pa
     assert_audit_is_clean(settings)
 
 
-@pytest.mark.soak
 def test_a_broker_is_killed_and_comes_back_under_load(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -117,5 +116,6 @@ def test_a_broker_is_killed_and_comes_back_under_load(
             again = private_broker.start()
             assert again.bootstrap == settings.bootstrap, "it comes back where it was"
         load.finish()
+        fleet.wait_up()
         assert set(fleet.terminate().values()) == {0}
     assert_audit_is_clean(settings)

@@ -45,6 +45,7 @@ class Member:
     arguments: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     exits: list[int] = field(default_factory=list)
+    started_at: int = 0  # where in its log the last start begins
 
     @property
     def log(self) -> Path:
@@ -59,6 +60,7 @@ class Member:
         }
         command = [sys.executable, str(_MEMBER), "--roles", self.roles, *self.arguments, *extra]
         with self.log.open("ab") as output:
+            self.started_at = output.tell()
             self.process = subprocess.Popen(
                 command, stdout=output, stderr=output, env=environment, start_new_session=True
             )
@@ -99,6 +101,11 @@ class Member:
             return self.said(" ready ") >= times
 
         wait_until(f"{self.name} is ready", look, timeout_s)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has become ready since it was last started."""
+        return b" ready " in self.log.read_bytes()[self.started_at :]
 
     def tail(self, lines: int = 40) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -142,6 +149,14 @@ class Fleet:
     def wait_ready(self, timeout_s: float = 90.0) -> None:
         for member in self.members.values():
             member.wait_ready(timeout_s)
+
+    def wait_up(self, timeout_s: float = 90.0) -> None:
+        """Wait until members that failed on the way are back as well."""
+        wait_until(
+            "every member is up",
+            lambda: all(member.is_up for member in self.members.values()),
+            timeout_s,
+        )
 
     def terminate(self, timeout_s: float = 60.0) -> dict[str, int]:
         """Stop supervising and every member, all at once; returns exit codes."""
