@@ -15,8 +15,9 @@ from streams.core.dispatch_moves import (
     end_cancelled,
     follow,
     invoke_again,
+    reenter,
 )
-from streams.core.dispatch_records import attempt_started, invocation_lost
+from streams.core.dispatch_records import invocation_lost
 from streams.core.gate import admission
 from streams.core.record import Output, Record
 from streams.core.state import State
@@ -39,26 +40,12 @@ def on_due(
         case "running":
             return _lease_lost(state, row)
         case "waiting":
-            return _retry_due(state, row)
+            return reenter(state, row)
         case "returned":
             return (invoke_again(state, row),)
         case status:
             message = f"a dispatch that is {status} has no due time"
             raise AssertionError(message)
-
-
-def _retry_due(state: State, row: RowDispatch) -> Iterable[Output]:
-    """Start the next attempt; a slot given up meanwhile is queued for again, at its old place."""
-    index: DispatchIndex = state.index
-    flow = index.flow(row["binding_key"])
-    if flow.concurrency is None or "concurrency" in row["holds"]:
-        return (*attempt_started(dispatch_of(state, row)), invoke_again(state, row))
-    outputs: list[Output] = []
-    verdict = admission.meet(state, index.slots, flow, row, "concurrency")
-    further = follow(state, row, verdict, outputs)
-    if further is not None:
-        outputs += advance(state, further, "concurrency")
-    return outputs
 
 
 def _gate_due(state: State, row: RowDispatch) -> Iterable[Output]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from streams.core import binding_drain
@@ -13,10 +14,16 @@ from streams.core.wire import RowDispatch
 
 @dataclass(slots=True)
 class DispatchIndex(binding_drain.Bindings):
-    """Bindings in force, with their flow control and its slots."""
+    """Bindings in force, with their flow control and its slots.
+
+    `freed` are dispatches whose slots are to be given to others, `letting_on` whether somebody is
+    at it; both mean something within one call only.
+    """
 
     slots: Slots = field(default_factory=Slots)
     flows: dict[str, Flow] = field(default_factory=dict[str, Flow])
+    freed: deque[RowDispatch] = field(default_factory=deque["RowDispatch"])
+    letting_on: bool = False
     live: dict[tuple[str, str], list[str]] | None = None
     """Live dispatches by binding key and event id, once somebody asked for one of them."""
 

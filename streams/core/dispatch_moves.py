@@ -45,6 +45,8 @@ def advance(state: State, row: RowDispatch, passed: str | None) -> list[Output]:
     gates = flow.declared
     outputs: list[Output] = []
     for gate in gates[0 if passed is None else gates.index(passed) + 1 :]:
+        if gate in row["holds"]:
+            continue
         verdict = admission.meet(state, index.slots, flow, row, gate)
         further = follow(state, row, verdict, outputs)
         if further is None:
@@ -97,18 +99,52 @@ def skip(state: State, row: RowDispatch, stage: str, detail: Mapping[str, str]) 
 
 
 def let_on(state: State, row: RowDispatch, gates: Iterable[str]) -> list[Output]:
-    """Give back slots of a dispatch, and let those go on whose turn it is now."""
+    """Give back slots of a dispatch, and let those go on whose turn it is now.
+
+    What goes on may end, and so set slots free itself: those are dealt with here, one after the
+    other, however many they are.
+    """
+    index: DispatchIndex = state.index
+    outputs = admission.let_go(index.slots, row, gates)
+    if index.flow(row["binding_key"]).slots:
+        index.freed.append(row)
+    if index.letting_on:
+        return outputs
+    index.letting_on = True
+    while index.freed:
+        outputs += _pump(state, index.freed.popleft())
+    index.letting_on = False
+    return outputs
+
+
+def _pump(state: State, row: RowDispatch) -> list[Output]:
+    """Give the free slots of the gate keys of `row` to those who wait for them."""
     index: DispatchIndex = state.index
     flow = index.flow(row["binding_key"])
-    outputs = admission.let_go(index.slots, row, gates)
-    while (dispatch_id := admission.next_waiter(index.slots, flow, row)) is not None:
-        waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
-        assert waiter is not None, "a waiter is live"
-        verdict = admission.acquire(index.slots, flow, waiter)
-        further = follow(state, waiter, verdict, outputs)
-        assert further is not None, "a free slot lets its waiter go on"
-        outputs += advance(state, further, "concurrency")
+    outputs: list[Output] = []
+    for gate in flow.slots:
+        while (dispatch_id := admission.next_waiter(index.slots, flow, row, gate)) is not None:
+            waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
+            assert waiter is not None, "a waiter is live"
+            verdict = admission.acquire(index.slots, flow, waiter, gate)
+            further = follow(state, waiter, verdict, outputs)
+            assert further is not None, "a free slot lets its waiter go on"
+            outputs += reenter(state, further)
     return outputs
+
+
+def reenter(state: State, row: RowDispatch) -> list[Output]:
+    """Start a dispatch's attempt; slots that it gave up meanwhile are queued for at its old place.
+
+    It was admitted once: no gate skips it, and none is full for it.
+    """
+    index: DispatchIndex = state.index
+    missing = [gate for gate in index.flow(row["binding_key"]).slots if gate not in row["holds"]]
+    if not missing:
+        return [*attempt_started(dispatch_of(state, row)), invoke_again(state, row)]
+    waits = admission.queue_again(index.slots, row, missing[0])
+    state.rows.put(row_key(row["dispatch_id"]), waits)
+    return let_on(state, waits, ())
 
 
 def invoke_again(state: State, row: RowDispatch) -> Output:

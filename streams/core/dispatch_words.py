@@ -176,9 +176,13 @@ def _retry(
 def _released_on_retry(state: State, row: RowDispatch) -> list[str]:
     """Name the slots that a dispatch gives up while it waits for its next attempt."""
     index: DispatchIndex = state.index
-    limit = index.flow(row["binding_key"]).concurrency
-    released = limit is not None and limit.release_on_retry and "concurrency" in row["holds"]
-    return ["concurrency"] if released else []
+    flow = index.flow(row["binding_key"])
+    gates = (("singleton", flow.singleton), ("concurrency", flow.concurrency))
+    return [
+        gate
+        for gate, declared in gates
+        if declared is not None and declared.release_on_retry and gate in row["holds"]
+    ]
 
 
 def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Answer:

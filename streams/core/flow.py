@@ -84,6 +84,12 @@ class Flow:
         """The gates that are declared, in order."""
         return tuple(gate for gate in GATES if getattr(self, gate) is not None)
 
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The declared gates whose slot a dispatch holds, in order."""
+        found = (("singleton", self.singleton), ("concurrency", self.concurrency))
+        return tuple(gate for gate, declared in found if declared is not None)
+
     def rank(self, keys: Mapping[str, str]) -> int:
         """Place of a dispatch among the waiters of its concurrency gate: the lower goes first."""
         if not self.priority:

@@ -113,7 +113,7 @@ _read_debounce = _gate(
     renamed={"period": "period_ms", "max_wait": "max_wait_ms"},
 )
 _read_window = _gate(_KEY, _PERIOD, _WINDOW_LIMIT, renamed={"period": "period_ms"})
-_read_singleton = _gate(_KEY)
+_read_singleton = _gate(_KEY, _ON_RETRY)
 _read_concurrency = _gate(_KEY, _LIMIT, _ON_RETRY)
 _read_priority_table = _gate(
     _NEEDED_KEY, Field(name="order", read=read_texts, required=True, default=[])

@@ -6,7 +6,7 @@
 | debounce | waits for its period | superseded: skipped `debounced` |
 | rate_limit | goes on | skipped `rate_limited` |
 | throttle | goes on | waits for its planned start |
-| singleton | holds the slot | skipped `singleton_active` |
+| singleton | holds the slot | skipped `singleton_active`; one that gave it up waits for it |
 | concurrency | holds a slot | waits, by priority, then arrival |
 
 A gate's answer is a `Verdict`; what follows (the next gate, the first attempt, the terminal record)
@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from streams.core.flow import Concurrency, Debounce, Flow, Window
+from streams.core.flow import Debounce, Flow, Window
 from streams.core.gate import window
 from streams.core.gate.decision import decision
 from streams.core.gate.slots import Slots, gate_key
@@ -92,21 +92,27 @@ def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Outp
     return outputs
 
 
-def next_waiter(slots: Slots, flow: Flow, row: RowDispatch, /) -> str | None:
-    """The dispatch whose turn it is at the concurrency key of `row`, if a slot is free."""
-    limit = flow.concurrency
-    if limit is None:
-        return None
-    key = gate_key(row, "concurrency")
-    return slots.first(key) if slots.held(key) < limit.max else None
+def next_waiter(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> str | None:
+    """The dispatch whose turn it is at a slot gate's key of `row`, if a slot is free."""
+    key = gate_key(row, gate)
+    return slots.first(key) if slots.held(key) < _limit(flow, gate) else None
 
 
-def acquire(slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
-    """Give the free concurrency slot to the waiter whose turn it is."""
-    limit = flow.concurrency
-    assert limit is not None, "a waiter's binding declares concurrency"
-    slots.leave(gate_key(row, "concurrency"), row["dispatch_id"])
-    return _hold_concurrency(slots, limit, row)
+def acquire(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> Verdict:
+    """Give the free slot to the waiter whose turn it is."""
+    slots.leave(gate_key(row, gate), row["dispatch_id"])
+    return _hold(slots, flow, row, gate)
+
+
+def is_free(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> bool:
+    """Whether a slot gate has a slot that nobody holds, whoever waits."""
+    return slots.held(gate_key(row, gate)) < _limit(flow, gate)
+
+
+def queue_again(slots: Slots, row: RowDispatch, gate: str, /) -> RowDispatch:
+    """Queue a dispatch that gave its slot up, at its old place; it was admitted: it is not full."""
+    slots.wait(gate_key(row, gate), row["dispatch_id"], row["rank"], row["arrival"])
+    return {**row, "status": "gated", "gate": gate, "due_ms": None}
 
 
 # ---------------------------------------------------------------------- waiting
@@ -122,7 +128,7 @@ def _wait(
     if slots.waiters(key) >= flow.waiting_max:
         return Verdict(full=True, outputs=outputs)
     waits: RowDispatch = {**row, "status": "gated", "gate": gate, "due_ms": due_ms}
-    slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"])
+    slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"], row["body_bytes"])
     return Verdict(waits=waits, outputs=outputs)
 
 
@@ -134,7 +140,7 @@ def _meet_batch(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Ver
     if row["body_bytes"] > BATCH_BYTES_MAX:
         return Verdict(row=row, outputs=(decision(row, key, "batch_dispatched", count=1),))
     members = slots.in_order(key)
-    if members and _bytes_of(state, members) + row["body_bytes"] > BATCH_BYTES_MAX:
+    if members and slots.waiting_bytes(key) + row["body_bytes"] > BATCH_BYTES_MAX:
         fired = _fire_batch(slots, _row_of(state, members[0]))
         first = _collect(state, slots, flow, row, size=1)
         assert first.waits is not None, "there is room where nobody waits"
@@ -162,10 +168,6 @@ def _row_of(state: State, dispatch_id: str) -> RowDispatch:
     row: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
     assert row is not None, "a waiter has a row"
     return row
-
-
-def _bytes_of(state: State, members: Iterable[str]) -> int:
-    return sum(_row_of(state, member)["body_bytes"] for member in members)
 
 
 def _fire_batch(slots: Slots, leader: RowDispatch) -> Verdict:
@@ -270,29 +272,34 @@ def _start_throttled(
 
 
 # ---------------------------------------------------------------------- singleton and concurrency
-def _meet_singleton(_state: State, slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+def _meet_singleton(_state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
     key = gate_key(row, "singleton")
-    if slots.held(key):
+    if slots.held(key) or slots.waiters(key):  # those who wait had the slot, and gave it up
         return Verdict(skip="singleton_active", outputs=(decision(row, key, "singleton_skipped"),))
-    slots.hold(key, row["dispatch_id"])
-    held: RowDispatch = {**row, "holds": [*row["holds"], "singleton"]}
-    return Verdict(row=held, outputs=(decision(row, key, "singleton_acquired"),))
+    return _hold(slots, flow, row, "singleton")
 
 
 def _meet_concurrency(_state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
-    limit = flow.concurrency
-    assert limit is not None, "the gate is declared"
     key = gate_key(row, "concurrency")
-    if slots.held(key) < limit.max and not slots.waiters(key):
-        return _hold_concurrency(slots, limit, row)
+    if slots.held(key) < _limit(flow, "concurrency") and not slots.waiters(key):
+        return _hold(slots, flow, row, "concurrency")
     return _wait(slots, flow, row, "concurrency", None, ())
 
 
-def _hold_concurrency(slots: Slots, limit: Concurrency, row: RowDispatch) -> Verdict:
-    key = gate_key(row, "concurrency")
+def _limit(flow: Flow, gate: str) -> int:
+    """How many may hold a slot of a gate key at once."""
+    if gate == "singleton":
+        return 1
+    assert flow.concurrency is not None, "the gate is declared"
+    return flow.concurrency.max
+
+
+def _hold(slots: Slots, flow: Flow, row: RowDispatch, gate: str) -> Verdict:
+    key = gate_key(row, gate)
     slots.hold(key, row["dispatch_id"])
-    held: RowDispatch = {**row, "holds": [*row["holds"], "concurrency"]}
-    return Verdict(row=held, outputs=(decision(row, key, "concurrency_acquired", max_=limit.max),))
+    held: RowDispatch = {**row, "holds": [*row["holds"], gate]}
+    max_ = _limit(flow, gate) if gate == "concurrency" else None
+    return Verdict(row=held, outputs=(decision(row, key, f"{gate}_acquired", max_=max_),))
 
 
 _Meet = Callable[[State, Slots, Flow, RowDispatch], Verdict]

@@ -22,6 +22,9 @@ _STALE_ALLOWED = 64  # below this, rebuilding a heap costs more than its stale e
 GateKey = tuple[str, str, str]
 """Gate, binding key, key value."""
 
+SLOT_GATES = ("singleton", "concurrency")
+"""Gates whose slot a dispatch holds until it ends, in the order in which it takes them."""
+
 
 def gate_key(row: RowDispatch, gate: str, /) -> GateKey:
     """The gate key that a dispatch meets at a gate."""
@@ -34,6 +37,8 @@ class _Waiting:
 
     heap: list[tuple[int, int, str]] = field(default_factory=list[tuple[int, int, str]])
     live: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    bytes: int = 0
 
     def trim(self) -> None:
         """Rebuild the heap once most of it is stale: a queue that never empties must not grow."""
@@ -55,7 +60,8 @@ class Slots:
             self.hold(gate_key(row, gate), row["dispatch_id"])
         gate = row["gate"]
         if row["status"] == "gated" and gate is not None:
-            self.wait(gate_key(row, gate), row["dispatch_id"], row["rank"], row["arrival"])
+            key = gate_key(row, gate)
+            self.wait(key, row["dispatch_id"], row["rank"], row["arrival"], row["body_bytes"])
 
     def hold(self, key: GateKey, dispatch_id: str, /) -> None:
         """Note a holder."""
@@ -75,10 +81,15 @@ class Slots:
         """How many dispatches hold a slot of the gate key."""
         return len(self.holders.get(key, ()))
 
-    def wait(self, key: GateKey, dispatch_id: str, rank: int, arrival: int, /) -> None:
-        """Note a waiter."""
+    def wait(
+        self, key: GateKey, dispatch_id: str, rank: int, arrival: int, size: int = 0, /
+    ) -> None:
+        """Note a waiter; `size` is what it adds to `waiting_bytes`."""
         waiting = self.waiting.setdefault(key, _Waiting())
         waiting.live[dispatch_id] = (rank, arrival)
+        if size:
+            waiting.sizes[dispatch_id] = size
+            waiting.bytes += size
         heapq.heappush(waiting.heap, (rank, arrival, dispatch_id))
 
     def leave(self, key: GateKey, dispatch_id: str, /) -> None:
@@ -86,6 +97,7 @@ class Slots:
         waiting = self.waiting.get(key)
         if waiting is None or waiting.live.pop(dispatch_id, None) is None:
             return
+        waiting.bytes -= waiting.sizes.pop(dispatch_id, 0)
         if not waiting.live:
             del self.waiting[key]
         else:
@@ -95,6 +107,11 @@ class Slots:
         """How many dispatches wait at the gate key."""
         waiting = self.waiting.get(key)
         return 0 if waiting is None else len(waiting.live)
+
+    def waiting_bytes(self, key: GateKey, /) -> int:
+        """How many bytes those hold together who wait at the gate key."""
+        waiting = self.waiting.get(key)
+        return 0 if waiting is None else waiting.bytes
 
     def first(self, key: GateKey, /) -> str | None:
         """The waiter whose turn it is, or None."""

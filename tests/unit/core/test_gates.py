@@ -214,6 +214,42 @@ def test_a_slot_is_kept_through_retries_unless_told_otherwise() -> None:
     assert given.started["a"] == [0, 8]
 
 
+def test_a_singleton_that_gave_its_slot_up_waits_for_it_instead_of_being_skipped() -> None:
+    log = GateLog({"singleton": {"release_on_retry": True}}, backoff="svix", max_attempts=2)
+    log.arrive("a", 0)
+    log.end("a", 1, "failed")
+    log.arrive("b", 2)
+    log.pass_time(7)
+    assert log.started == {"a": [0], "b": [2]}, "its slot is taken: it waits"
+    log.arrive("c", 8)
+    assert log.skips == {"c": "singleton_active"}
+    log.end("b", 9)
+    assert log.started["a"] == [0, 9]
+    log.end("a", 10, fence=2)
+    assert log.kinds().count("singleton_released") == 3
+
+
+def test_slots_are_taken_in_order_again_and_a_full_queue_is_not_full_for_those() -> None:
+    flow = {
+        "singleton": {"key": "one", "release_on_retry": True},
+        "concurrency": {"max": 1, "release_on_retry": True},
+        "max_waiting": 1,
+    }
+    log = GateLog(flow, backoff="svix", max_attempts=2)
+    for name in ("a", "b", "c"):
+        log.arrive(name, 0, keys={"singleton": name})
+    assert log.dead == {"c": "gate_full"}
+    log.end("a", 1, "failed")
+    log.arrive("d", 2, keys={"singleton": "d"})
+    log.pass_time(6)
+    assert log.started == {"a": [0], "b": [1]}
+    log.end("b", 7)
+    assert log.started["a"] == [0, 7], "it came before d"
+    log.end("a", 8, fence=2)
+    assert log.started["d"] == [8]
+    log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
+
+
 def test_too_many_waiters_are_the_dead_letter_queues() -> None:
     log = GateLog({"concurrency": {"max": 1}, "max_waiting": 2})
     for name in ("a", "b", "c", "d"):
