@@ -73,16 +73,21 @@ def _build_index(state: State, expressions: Expressions) -> _Index:
     return index
 
 
-def mailbox_key(event: TriggerEvent, /, *, replay: bool = False) -> str:
+def mailbox_key(
+    event: TriggerEvent, /, *, replay: bool = False, webhook_path: str | None = None
+) -> str:
     """Key of an event's envelope: repeats of one delivery meet in one partition.
 
     A replay keeps its original's delivery id but is new by intent: it goes by its own event id.
+    Delivery ids are the sender's choice, and every webhook path may have another sender.
     """
     dedupe_key = event["dedupe_key"]
     if replay or not dedupe_key:
         return event["id"]
     if len(dedupe_key) > _KEY_CHARS_MAX:
         dedupe_key = "blake2b-" + blake2b(dedupe_key.encode(), digest_size=20).hexdigest()
+    if webhook_path is not None:
+        return f"{event['provider']}/{webhook_path}:{dedupe_key}"
     return f"{event['provider']}:{dedupe_key}"
 
 
@@ -92,7 +97,7 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
     problem = bounds.event_problem(event) or bounds.text_problem(_targets(envelope))
     if problem is not None:
         return Rejection("INB-002", problem)
-    seen_key = _seen_key(event, replay=envelope["replay_of_event_id"] is not None)
+    seen_key = _seen_key(envelope)
     seen: RowSeen | None = state.rows.get(seen_key)
     headers = _headers(event, record)
     if seen is not None and seen["expires_at_ms"] > state.now_ms:
@@ -126,17 +131,20 @@ def _targets(envelope: EventIngested) -> Iterable[tuple[str, str | None, int]]:
     return (
         ("trigger_id", envelope["trigger_id"], bounds.ID_CHARS_MAX),
         ("replay_of_event_id", envelope["replay_of_event_id"], bounds.ID_CHARS_MAX),
+        ("webhook_path", envelope["webhook_path"], bounds.ID_CHARS_MAX),
     )
 
 
-def _seen_key(event: TriggerEvent, *, replay: bool) -> str:
+def _seen_key(envelope: EventIngested) -> str:
     """Return the key of the row that remembers the event.
 
     It is the mailbox key, with an empty provider before an event id: an id can hold colons, and
     must not be taken for another provider's delivery.
     """
+    event, replay = envelope["event"], envelope["replay_of_event_id"] is not None
     by_id = replay or not event["dedupe_key"]
-    return ("s::" if by_id else "s:") + mailbox_key(event, replay=replay)
+    key = mailbox_key(event, replay=replay, webhook_path=envelope["webhook_path"])
+    return ("s::" if by_id else "s:") + key
 
 
 def _headers(event: TriggerEvent, record: Record) -> tuple[tuple[str, str], ...]:
@@ -169,18 +177,22 @@ def _remember(state: State, seen_key: str, event_id: str) -> None:
 
 
 def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]:
-    """Bindings that take the event: those it is targeted at, else by provider and kind."""
+    """Bindings that take the event: those it is targeted at, else by provider and kind.
+
+    A webhook delivery is for the bindings of its path: its sender has no say beyond.
+    """
     event = envelope["event"]
     trigger_id = envelope["trigger_id"]
     if trigger_id is not None:
         live = index.by_trigger.get(trigger_id, [])
         version = envelope["binding_version"]
         return live[-1:] if version is None else [b for b in live if b["version"] == version]
-    kind = event["kind"]
+    kind, path = event["kind"], envelope["webhook_path"]
     return [
         binding
         for binding in index.by_provider.get(event["provider"], ())
-        if not binding["events"] or kind in binding["events"]
+        if (not binding["events"] or kind in binding["events"])
+        and (path is None or index.plans[binding["binding_key"]].path == path)
     ]
 
 

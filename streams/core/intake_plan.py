@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from streams.core.expression import Expressions, Failed, as_key, is_truth
 from streams.core.flow import GATES
+from streams.core.webhook import path_of
 from streams.core.wire import BindingDefinition, TriggerEvent
 
 CEL_PREFIX = "cel:"
@@ -37,6 +38,7 @@ class IntakePlan:
     keys: tuple[tuple[str, str | None], ...]
     gated: bool
     scope: str | None
+    path: str | None = None
 
     @property
     def trivial(self) -> bool:
@@ -72,6 +74,7 @@ def plan_of(binding: BindingDefinition, /) -> IntakePlan:
         keys=tuple(keys),
         gated=bool(gates),
         scope=shared,
+        path=path_of(table),
     )
 
 

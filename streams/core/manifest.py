@@ -42,7 +42,9 @@ from streams.core.manifest_table import (
     read_texts,
     table_of,
 )
+from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, webhook_rules
 from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.core.webhook import INGRESS, route_problem
 from streams.core.wire import BindingDefinition
 
 __all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest"]
@@ -80,16 +82,21 @@ def parse_manifest(
     place = Place(file, problems, expressions=expressions)
     top = read_table(document, _TOP, place)
     exports: dict[str, str] = {DEFAULT_MODULE: f"{DEFAULT_MODULE}.py", **top["exports"]}
-    namespace: str = top["orchestrator"]["name"]
+    orchestrator: Mapping[str, Any] = top["orchestrator"]
+    namespace: str = orchestrator["name"]
     bindings: list[BindingDefinition] = []
     first_at: dict[str, int] = {}
     for index, given in enumerate(top["triggers"], start=1):
-        binding = _read_trigger(given, place, index, exports, namespace)
+        binding = _read_trigger(given, place, index, exports, orchestrator)
         bindings.append(binding)
         trigger_id = binding["trigger_id"]
         if trigger_id and first_at.setdefault(trigger_id, index) != index:
             stands = f"is {trigger_id!r}, which [[triggers]] {first_at[trigger_id]} has already"
             _table(place, index, given).field("id").refuse(stands)
+    if not problems:
+        disagreement = route_problem(bindings, ())
+        if disagreement is not None:
+            place.refuse(disagreement)
     if problems:
         return tuple(problems)
     return Manifest(file=file, namespace=namespace, exports=exports, bindings=tuple(bindings))
@@ -105,7 +112,11 @@ def _table(place: Place, index: int, given: object) -> Place:
 
 
 def _read_trigger(
-    given: object, place: Place, index: int, exports: Mapping[str, str], namespace: str
+    given: object,
+    place: Place,
+    index: int,
+    exports: Mapping[str, str],
+    orchestrator: Mapping[str, Any],
 ) -> BindingDefinition:
     """Read one table; with problems noted, what is returned is not used."""
     place = _table(place, index, given)
@@ -118,12 +129,15 @@ def _read_trigger(
     # Another file behind the same reference is another definition.
     definition["module"] = exports.get(handler.module)
     match: dict[str, Any] = values["match"] or {"events": []}
+    ingress = ingress_of(orchestrator, match)
+    if ingress:
+        definition[INGRESS] = ingress
     text = canonical_json(definition)
     return {
         "trigger_id": values["id"],
         "version": 0,
         "binding_key": "",
-        "namespace": namespace,
+        "namespace": orchestrator["name"],
         "kind": values["kind"],
         "provider": values["provider"],
         "events": match["events"],
@@ -260,11 +274,12 @@ _RULES: tuple[_Rule, ...] = (
     _provider_supports_kind,
     _handler_is_local,
     flow_rules,
+    webhook_rules,
 )
 
 _LATER_TRIGGER_KEYS = (
     *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext", "dedupe_key"),
-    *("budget", "window", "dlq_alerts", "dlq-alerts", "secrets"),
+    *("budget", "window", "dlq_alerts", "dlq-alerts"),
     # Kind-specific: cron, poll and the streams.
     *("schedule", "timezone", "interval", "topic", "topics", "subject", "subjects", "slot"),
     *("address", "domain", "routing", "url", "path"),
@@ -282,15 +297,15 @@ _TRIGGER: tuple[Field, ...] = (
     ),
     Field(name="handler", read=_read_handler, required=True),
     Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
+    SECRETS,
     *FLOW_FIELDS,
     *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
 )
 
 _ORCHESTRATOR: tuple[Field, ...] = (
     Field(name="name", read=_read_namespace, default=NAMESPACE_DEFAULT),
-    *(Field(name=name) for name in ("allowed_origins", "allowed-origins")),
-    *(Field(name=name) for name in ("max_body_bytes", "max-body-bytes", "budget")),
-    *(Field(name=name) for name in ("drain", "pumps")),
+    *INGRESS_FIELDS,
+    *(Field(name=name) for name in ("budget", "drain", "pumps")),
 )
 
 _TOP: tuple[Field, ...] = (

@@ -43,9 +43,11 @@ class Field:
 
     `read` is None for a key that is known and not built.  `default` is the value, as `read` returns
     it, of a key that is left out.  `missing` continues the key's name where a required one is.
+    `alias` is the key's other spelling.
     """
 
     name: str
+    alias: str | None = None
     read: Read | None = None
     required: bool = False
     default: Any = None
@@ -58,8 +60,9 @@ def read_table(given: Mapping[str, Any], fields: tuple[Field, ...], place: Place
     Problems are noted in `place`; a value that could not be read is then its field's default.
     """
     declared = {field.name: field for field in fields}
+    spelled = {field.alias: field for field in fields if field.alias is not None}
     for name in given:
-        field = declared.get(name)
+        field = declared.get(name) or spelled.get(name)
         if field is None:
             place.field(name).refuse(_unknown(name, fields))
         elif field.read is None:
@@ -68,8 +71,13 @@ def read_table(given: Mapping[str, Any], fields: tuple[Field, ...], place: Place
     for field in fields:
         if field.read is None:
             continue
-        if field.name in given:
-            values[field.name] = field.read(given[field.name], place.field(field.name))
+        name = field.name
+        if field.alias is not None and field.alias in given:
+            if name in given:
+                place.field(field.alias).refuse(f"is {name!r} once more: leave one of them out")
+            name = field.alias
+        if name in given:
+            values[field.name] = field.read(given[name], place.field(name))
             continue
         if field.required:
             place.field(field.name).refuse(field.missing)

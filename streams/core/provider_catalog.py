@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BUILT_KINDS", "PROVIDERS", "TRIGGER_KINDS"]
+__all__ = ["BUILT_KINDS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
 
 TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "predicate", "a2a-push")
 """Every way in which events can arrive, as a trigger's `kind`."""
@@ -36,3 +36,16 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "websocket": _STREAM,
 }
 """Provider id -> kinds that it supports.  `webhook` is any sender without an entry of its own."""
+
+SIGNED_WEBHOOKS: Mapping[str, tuple[str, ...]] = {
+    "github": ("signing_secret",),
+    "gitlab": ("signing_secret",),
+    "linear": ("signing_secret",),
+    "slack": ("signing_secret",),
+    "stripe": ("signing_secret",),
+    "webhook": ("signing_secret",),
+}
+"""Provider id -> names of the secrets without which its webhooks cannot be checked.
+
+`webhook` is checked as Standard Webhooks says.
+"""

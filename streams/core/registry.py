@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from streams.core import bounds, revision
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, Fold, State
+from streams.core.webhook import route_problem
 from streams.core.wire import (
     ApplyAnswer,
     ApplyAnswered,
@@ -121,7 +122,14 @@ def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str
         owner = owners.get(trigger_id, applied["namespace"])
         if owner != applied["namespace"]:
             return f"trigger id {trigger_id!r} belongs to namespace {owner!r}"
-    return None
+    return route_problem(
+        applied["bindings"],
+        (
+            row["binding"]
+            for row in known
+            if row["state"] == "active" and row["binding"]["namespace"] != applied["namespace"]
+        ),
+    )
 
 
 def _reconcile(

@@ -187,6 +187,7 @@ class EventIngested(TypedDict):
     trigger_id: str | None
     binding_version: int | None
     replay_of_event_id: str | None
+    webhook_path: str | None
     event: TriggerEvent
 
 

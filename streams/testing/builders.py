@@ -62,12 +62,14 @@ def envelope(
     trigger_id: str | None = None,
     binding_version: int | None = None,
     replay_of_event_id: str | None = None,
+    webhook_path: str | None = None,
 ) -> EventIngested:
     """Return the envelope in which an event enters the inbox."""
     return {
         "trigger_id": trigger_id,
         "binding_version": binding_version,
         "replay_of_event_id": replay_of_event_id,
+        "webhook_path": webhook_path,
         "event": event,
     }
 

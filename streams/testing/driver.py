@@ -181,6 +181,7 @@ class PipelineDriver:
         trigger_id: str | None = None,
         binding_version: int | None = None,
         replay_of_event_id: str | None = None,
+        webhook_path: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Position:
         """Append an event's envelope, as ingest does."""
@@ -189,8 +190,10 @@ class PipelineDriver:
             trigger_id=trigger_id,
             binding_version=binding_version,
             replay_of_event_id=replay_of_event_id,
+            webhook_path=webhook_path,
         )
-        key = mailbox_key(event, replay=replay_of_event_id is not None)
+        replay = replay_of_event_id is not None
+        key = mailbox_key(event, replay=replay, webhook_path=webhook_path)
         return self.append(ENVELOPES, "event_ingested", value, key=key, headers=headers)
 
     def apply(

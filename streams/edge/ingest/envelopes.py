@@ -26,17 +26,24 @@ class Envelopes:
         self._encode = codec.encoder("event_ingested")
 
     def append_soon(
-        self, event: TriggerEvent, *, traceparent: str, trigger_id: str | None = None
+        self,
+        event: TriggerEvent,
+        *,
+        traceparent: str,
+        trigger_id: str | None = None,
+        webhook_path: str | None = None,
     ) -> asyncio.Future[Position]:
         """Append one event; the future is its envelope's position once the broker has it.
 
         Args:    trigger_id: when set, only this trigger's newest version receives the event.
+                 webhook_path: when set, only bindings of this path receive it.
         Returns: a future that fails with BrokerError, as `Publisher.append_soon` says.
         """
         envelope: EventIngested = {
             "trigger_id": trigger_id,
             "binding_version": None,
             "replay_of_event_id": None,
+            "webhook_path": webhook_path,
             "event": event,
         }
         headers = [("traceparent", traceparent.encode())]
@@ -46,6 +53,6 @@ class Envelopes:
             ENVELOPES,
             kind="event_ingested",
             value=self._encode(envelope),
-            key=mailbox_key(event).encode(),
+            key=mailbox_key(event, webhook_path=webhook_path).encode(),
             headers=headers,
         )

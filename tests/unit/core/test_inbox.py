@@ -9,6 +9,7 @@ from streams.engine import FoldFailed
 from streams.testing import envelope, event, policy
 from tests.support.revisions import revision, versioned
 from tests.support.stage_log import CODEC, StageLog, kinds
+from tests.support.webhooks import with_path
 
 HOUR_MS = 3_600_000
 
@@ -48,6 +49,36 @@ def test_an_event_that_nobody_takes_is_recorded_as_unmatched() -> None:
     [out] = arrive(started, event("e1", kind="issues.opened"))
     assert (out.topic, out.kind, out.key) == ("triggers.lifecycle", "EventUnmatched", "e1")
     assert out.value["event_kind"] == "issues.opened"
+
+
+def test_a_webhook_goes_to_the_bindings_of_its_path_alone() -> None:
+    started = log(
+        with_path(versioned("a"), "one"),
+        with_path(versioned("b", events=["push"]), "one"),
+        with_path(versioned("c"), "two"),
+        versioned("d"),
+    )
+    [out] = arrive(started, event("e1"), webhook_path="one")
+    assert out.value["binding_key"] == "a@v1"
+    [unmatched] = arrive(started, event("e2"), webhook_path="three")
+    assert unmatched.kind == "EventUnmatched"
+    everybody = arrive(started, event("e3"))
+    assert [each.value["trigger_id"] for each in everybody] == ["a", "c", "d"]
+
+
+def test_a_delivery_id_of_one_webhook_says_nothing_about_another() -> None:
+    started = log(with_path(versioned("a"), "one"), with_path(versioned("b"), "two"))
+    sent = [("e1", "one"), ("e2", "two"), ("e3", "one"), ("e4", None)]
+    found = [
+        arrive(started, event(event_id, dedupe_key="1"), webhook_path=path)[0].kind
+        for event_id, path in sent
+    ]
+    assert found == ["event_matched", "event_matched", "EventDeduplicated", "event_matched"]
+    keys = {
+        inbox.mailbox_key(event("e", dedupe_key="1"), webhook_path=path)
+        for path in ("one", "two", None)
+    }
+    assert keys == {"github/one:1", "github/two:1", "github:1"}
 
 
 def test_a_targeted_event_goes_to_its_trigger_whatever_its_kind() -> None:

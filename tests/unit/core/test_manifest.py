@@ -101,9 +101,9 @@ def test_a_retry_table_fills_what_it_leaves_out(retry: str, backoff: str, attemp
 
 
 def test_a_match_without_events_takes_every_kind_and_keeps_its_other_keys() -> None:
-    found = binding(changed('match = { path = "/hooks/github" }', without="match"))
+    found = binding(changed('match = { team = "core" }', without="match"))
     assert found["events"] == []
-    assert json.loads(found["definition"])["match"] == {"events": [], "path": "/hooks/github"}
+    assert json.loads(found["definition"])["match"] == {"events": [], "team": "core"}
 
 
 def test_the_namespace_comes_from_the_orchestrator_table() -> None:
@@ -145,7 +145,7 @@ def test_spelling_a_default_out_is_the_same_definition(spelled_out: str) -> None
     ("without", "line"),
     [
         ("match", 'match = { events = ["issues.closed"] }'),
-        ("match", 'match = { events = ["issues.opened"], path = "/x" }'),
+        ("match", 'match = { events = ["issues.opened"], team = "core" }'),
         ("handler", 'handler = "on_other"'),
         ("provider", 'provider = "gitlab"'),
         ("retry", "retry = { max = 3 }"),
@@ -254,7 +254,7 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
     "key",
     [
         *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext"),
-        *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts", "secrets"),
+        *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts"),
         *("schedule", "timezone", "topic", "subject", "slot", "address", "url", "path"),
     ],
 )

@@ -7,6 +7,7 @@ from streams.engine import MAX_INPUT_BYTES
 from streams.testing import binding, policy, retry_policy
 from tests.support.registry_log import RegistryLog
 from tests.support.stage_log import Out
+from tests.support.webhooks import with_path
 
 
 def moves(outputs: list[Out]) -> list[tuple[str, str | None, str]]:
@@ -269,3 +270,19 @@ def test_a_kind_that_it_has_no_use_for_is_quarantined() -> None:
     log = RegistryLog()
     [out] = log.add_raw(b"\xc3\x01", headers=[("kind", b"manifest_applied")])
     assert out.value["code"] == "undecodable"
+
+
+def test_a_webhook_path_is_one_namespace_s_until_it_gives_it_up() -> None:
+    log = RegistryLog()
+    log.apply(with_path(binding("a"), "hook"))
+    other = with_path(binding("b", namespace="other"), "hook")
+    said, why = answer(log.apply(other, namespace="other"))
+    assert (said, why) == ("invalid", "webhook path 'hook' belongs to namespace 'default'")
+    log.apply()
+    assert log.apply(other, namespace="other")[0].kind == "revision_published"
+
+
+def test_a_definition_that_no_manifest_gives_is_refused() -> None:
+    log = RegistryLog()
+    said, why = answer(log.apply({**binding("a"), "definition": "{"}))
+    assert (said, why) == ("invalid", "trigger 'a': the definition is none of a manifest")

@@ -93,6 +93,7 @@ def test_every_event_that_is_taken_can_be_encoded_as_an_envelope() -> None:
         "trigger_id": None,
         "binding_version": None,
         "replay_of_event_id": None,
+        "webhook_path": None,
         "event": normalized,
     }
     assert Codec().decode(Codec().encode("event_ingested", envelope))[1] == envelope
