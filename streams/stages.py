@@ -12,11 +12,12 @@ from streams.core import dispatch, inbox, registry
 from streams.core.state import Fold
 from streams.engine import BoundStage
 from streams.expressions import EXPRESSIONS
+from streams.schedules import CALENDAR
 from topology import TOPOLOGY, Topology
 
 FOLDS: dict[str, Fold] = {
     "registry": registry.FOLD,
-    "inbox": inbox.make_fold(EXPRESSIONS),
+    "inbox": inbox.make_fold(EXPRESSIONS, CALENDAR),
     "dispatch": dispatch.FOLD,
 }
 

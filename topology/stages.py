@@ -36,9 +36,9 @@ INBOX = Stage(
     version=1,
     role="inbox",
     source="trigger.inbox.envelopes",
-    sinks=("trigger.dispatches", "triggers.lifecycle"),
+    sinks=("trigger.dispatches", "trigger.inbox.envelopes", "triggers.lifecycle"),
     quarantine="trigger.dlq",
-    doc="Deduplicates events and matches them with the bindings in force.",
+    doc="Deduplicates events and matches them with the bindings in force; fires cron triggers.",
     table=Table(
         name="inbox",
         rows=(
@@ -54,6 +54,12 @@ INBOX = Stage(
                 doc="`s:<provider>:<dedupe key>` or `s::<event id>`: seen within the window.",
                 due_field="expires_at_ms",
                 ticking=False,
+            ),
+            RowType(
+                prefix="c",
+                schema="row_cron",
+                doc="`c:<trigger id>`: a cron trigger that fires here; due at its next tick.",
+                due_field="due_ms",
             ),
         ),
     ),

@@ -17,6 +17,7 @@ _LIFECYCLE_KINDS = (
     ("EventUnmatched", "lifecycle_event_unmatched"),
     ("EventDeduplicated", "lifecycle_event_deduplicated"),
     ("EventFiltered", "lifecycle_event_filtered"),
+    ("CronTicksMissed", "lifecycle_cron_ticks_missed"),
     ("predicate.evaluated", "lifecycle_predicate_evaluated"),
     ("OutcomeRefused", "lifecycle_outcome_refused"),
     ("InvocationLost", "lifecycle_invocation_lost"),

@@ -7,6 +7,7 @@
 | `event_ingested`, new | seen | one `event_matched` per binding, by trigger id, then version |
 | `revision_published`, next | bindings replaced | `revision_reached` to every dispatch partition |
 | `revision_published`, repeat | unchanged | none |
+| a cron trigger's tick is due | its next tick | see `streams.core.cron` |
 
 Invariants: one event id or delivery id is matched at most once per window, unless it was forgotten
 because `dedupe_rows_max` newer ones came; `s:` rows never exceed that number, except while a policy
@@ -20,11 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import Any
 
-from streams.core import bounds, ids, revision
+from streams.core import bounds, cron, ids, revision
 from streams.core.expression import Expressions, Failed
 from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
+from streams.core.schedule import Calendar
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
     BindingDefinition,
@@ -54,6 +57,7 @@ class _Index:
     """Bindings in force, by provider and by trigger id; each list by trigger id, then version."""
 
     expressions: Expressions
+    calendar: Calendar
     by_provider: dict[str, list[BindingDefinition]] = field(
         default_factory=dict[str, list[BindingDefinition]]
     )
@@ -63,8 +67,8 @@ class _Index:
     plans: dict[str, IntakePlan] = field(default_factory=dict[str, IntakePlan])
 
 
-def _build_index(state: State, expressions: Expressions) -> _Index:
-    index = _Index(expressions)
+def _build_index(state: State, expressions: Expressions, calendar: Calendar) -> _Index:
+    index = _Index(expressions, calendar)
     bindings: list[BindingDefinition] = [row["binding"] for _, row in state.rows.scan("b:")]
     for binding in sorted(bindings, key=lambda found: (found["trigger_id"], found["version"])):
         index.by_provider.setdefault(binding["provider"], []).append(binding)
@@ -183,6 +187,8 @@ def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]
     """
     event = envelope["event"]
     trigger_id = envelope["trigger_id"]
+    if trigger_id is None:
+        trigger_id = cron.target_of(event)
     if trigger_id is not None:
         live = index.by_trigger.get(trigger_id, [])
         version = envelope["binding_version"]
@@ -247,7 +253,9 @@ def _on_revision_published(state: State, record: Record) -> Answer:
     for binding in published["added"]:
         row: RowBinding = {"binding": binding, "revision": published["revision"]}
         state.rows.put(f"b:{binding['binding_key']}", row)
-    state.index = _build_index(state, state.index.expressions)
+    index: _Index = state.index
+    cron.on_revision(state, published, index.calendar)
+    state.index = _build_index(state, index.expressions, index.calendar)
     reached: RevisionReached = {
         "revision": published["revision"],
         "inbox_partition": state.partition,
@@ -275,15 +283,24 @@ def _on_record(state: State, record: Record, /) -> Answer:
             return Rejection("INB-001", f"the inbox has no use for kind {record.kind!r}")
 
 
-def _on_due(state: State, key: str, _row: RowSeen, _record: Record, /) -> Iterable[Output]:
+def _on_due(
+    state: State,
+    key: str,
+    row: Any,  # noqa: ANN401 - RowSeen or RowCron, by its prefix
+    _record: Record,
+    /,
+) -> Iterable[Output]:
+    if key.startswith(cron.ROW_PREFIX):
+        index: _Index = state.index
+        return cron.on_due(state, key, row, index.calendar)
     state.rows.delete(key)
     return ()
 
 
-def make_fold(expressions: Expressions, /) -> Fold:
-    """Return the fold of the inbox, which evaluates expressions with these."""
+def make_fold(expressions: Expressions, calendar: Calendar, /) -> Fold:
+    """Return the fold of the inbox, which evaluates expressions and finds ticks with these."""
     return Fold(
         on_record=_on_record,
         on_due=_on_due,
-        build_index=lambda state: _build_index(state, expressions),
+        build_index=lambda state: _build_index(state, expressions, calendar),
     )

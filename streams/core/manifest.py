@@ -30,6 +30,7 @@ from streams.core.bounds import BINDINGS_MAX
 from streams.core.expression import Expressions
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
+from streams.core.manifest_kinds import KIND_FIELDS, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
 from streams.core.manifest_table import (
@@ -44,6 +45,7 @@ from streams.core.manifest_table import (
 )
 from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, webhook_rules
 from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.core.schedule import Calendar
 from streams.core.webhook import INGRESS, route_problem
 from streams.core.wire import BindingDefinition
 
@@ -70,16 +72,21 @@ class Manifest:
 
 
 def parse_manifest(
-    document: Mapping[str, Any], file: str, /, expressions: Expressions | None = None
+    document: Mapping[str, Any],
+    file: str,
+    /,
+    expressions: Expressions | None = None,
+    calendar: Calendar | None = None,
 ) -> Manifest | tuple[str, ...]:
     """Read a manifest.
 
     Args:    document: as `tomllib` gives it.  file: its path, as problems should name it.
              expressions: compile the manifest's expressions, so that a bad one is a problem.
+             calendar: reads its schedules and zones, likewise.
     Returns: the manifest, or every problem of it: file, table, trigger id, field, expectation.
     """
     problems: list[str] = []
-    place = Place(file, problems, expressions=expressions)
+    place = Place(file, problems, expressions=expressions, calendar=calendar)
     top = read_table(document, _TOP, place)
     exports: dict[str, str] = {DEFAULT_MODULE: f"{DEFAULT_MODULE}.py", **top["exports"]}
     orchestrator: Mapping[str, Any] = top["orchestrator"]
@@ -275,13 +282,14 @@ _RULES: tuple[_Rule, ...] = (
     _handler_is_local,
     flow_rules,
     webhook_rules,
+    kind_rules,
 )
 
 _LATER_TRIGGER_KEYS = (
     *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext", "dedupe_key"),
     *("budget", "window", "dlq_alerts", "dlq-alerts"),
-    # Kind-specific: cron, poll and the streams.
-    *("schedule", "timezone", "interval", "topic", "topics", "subject", "subjects", "slot"),
+    # Kind-specific: poll and the streams.
+    *("interval", "topic", "topics", "subject", "subjects", "slot"),
     *("address", "domain", "routing", "url", "path"),
 )
 
@@ -299,6 +307,7 @@ _TRIGGER: tuple[Field, ...] = (
     Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
     SECRETS,
     *FLOW_FIELDS,
+    *KIND_FIELDS,
     *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
 )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from streams.core.expression import Expressions
+from streams.core.schedule import Calendar
 
 __all__ = ["Place", "shown"]
 
@@ -29,7 +30,8 @@ def shown(value: object) -> str:
 class Place:
     """One place in a manifest; `problems` is shared by all places of the file.
 
-    `expressions` compile what a manifest holds; without them expressions are taken as they are.
+    `expressions` compile what a manifest holds, `calendar` reads its schedules; without them what
+    it holds is taken as it is.
     """
 
     file: str
@@ -37,6 +39,7 @@ class Place:
     table: str = ""
     path: str = ""
     expressions: Expressions | None = None
+    calendar: Calendar | None = None
 
     def in_table(self, table: str) -> Place:
         """Return the place of a table as a whole, for example `[[triggers]] 2 (on-issue)`."""

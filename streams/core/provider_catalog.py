@@ -12,7 +12,7 @@ __all__ = ["BUILT_KINDS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
 TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "predicate", "a2a-push")
 """Every way in which events can arrive, as a trigger's `kind`."""
 
-BUILT_KINDS = ("webhook",)
+BUILT_KINDS = ("webhook", "cron")
 """Those that this release can take; the others are refused when a manifest is loaded."""
 
 _WEBHOOK = ("webhook",)

@@ -41,6 +41,7 @@ InvocationOutcome = Literal[
     "unknown",
 ]
 InvokePurpose = Literal["handler", "predicate", "unknown"]
+MissedTicks = Literal["last", "skip", "all", "unknown"]
 QuarantineCode = Literal[
     "undecodable",
     "unknown_kind",
@@ -275,6 +276,17 @@ class JournalEntry(TypedDict):
     skipped_timers: Sequence[str]
     chain: bytes
     state_hash: bytes
+
+
+class LifecycleCronTicksMissed(TypedDict):
+    """Lifecycle: ticks of a cron trigger that passed and do not fire."""
+
+    trigger_id: str
+    binding_key: str
+    missed: str
+    count: int
+    first_tick_at: str
+    last_tick_at: str
 
 
 class LifecycleDispatchCancelled(TypedDict):
@@ -631,6 +643,19 @@ class RowCancel(TypedDict):
     event_id: str
     reason: str
     expires_at_ms: int
+
+
+class RowCron(TypedDict):
+    """Inbox: the timer of a cron trigger, in the one partition that fires it."""
+
+    trigger_id: str
+    binding_key: str
+    schedule: str
+    timezone: str
+    missed: MissedTicks
+    considered_ms: int
+    due_ms: int | None
+    zone_rules: str
 
 
 class RowDispatch(TypedDict):

@@ -27,6 +27,7 @@ from streams.core.manifest_place import shown
 from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import Handler
+from streams.schedules import CALENDAR
 
 __all__ = ["MANIFEST_NAME", "Handlers", "load_manifest"]
 
@@ -50,7 +51,7 @@ def load_manifest(path: Path) -> Manifest:
         raise ManifestError(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ManifestError(f"{path}: is not TOML: {error}") from error
-    found = parse_manifest(document, str(path), EXPRESSIONS)
+    found = parse_manifest(document, str(path), EXPRESSIONS, CALENDAR)
     if isinstance(found, Manifest):
         return found
     raise ManifestError(found)

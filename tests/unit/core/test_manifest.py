@@ -185,7 +185,7 @@ def test_the_definition_is_canonical_json() -> None:
         ("id", 'id = "a\\u0007b"', "expected text without control characters"),
         ("id", f'id = "{"x" * 201}"', "expected at most 200 characters, not 201"),
         ("kind", "", "kind is missing"),
-        ("kind", 'kind = "cron"', "kind 'cron' is not built in this release"),
+        ("kind", 'kind = "poll"', "kind 'poll' is not built in this release"),
         ("kind", 'kind = "carrier-pigeon"', "kind is 'carrier-pigeon', expected one of webhook"),
         ("provider", "", "provider is missing"),
         ("provider", 'provider = "made-up"', "provider 'made-up' is not registered"),
@@ -255,7 +255,7 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
     [
         *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext"),
         *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts"),
-        *("schedule", "timezone", "topic", "subject", "slot", "address", "url", "path"),
+        *("interval", "topic", "subject", "slot", "address", "url", "path"),
     ],
 )
 def test_a_key_of_a_later_release_is_refused_by_name(key: str) -> None:
