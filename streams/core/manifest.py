@@ -33,6 +33,7 @@ from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
 from streams.core.manifest_kinds import KIND_FIELDS, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
+from streams.core.manifest_sources import Values, read_sources
 from streams.core.manifest_table import (
     TEXT_CHARS_MAX,
     Field,
@@ -92,14 +93,17 @@ def parse_manifest(
     orchestrator: Mapping[str, Any] = top["orchestrator"]
     namespace: str = orchestrator["name"]
     bindings: list[BindingDefinition] = []
-    first_at: dict[str, int] = {}
+    first_at: dict[str, Place] = {}
     for index, given in enumerate(top["triggers"], start=1):
-        binding = _read_trigger(given, place, index, exports, orchestrator)
-        bindings.append(binding)
-        trigger_id = binding["trigger_id"]
-        if trigger_id and first_at.setdefault(trigger_id, index) != index:
-            stands = f"is {trigger_id!r}, which [[triggers]] {first_at[trigger_id]} has already"
-            _table(place, index, given).field("id").refuse(stands)
+        for values, where in _read_trigger(given, _table(place, index, given)):
+            bindings.append(_binding(values, where, exports, orchestrator))
+            trigger_id: str = values["id"]
+            # Where an id is missing or unusable, that is said already.
+            if trigger_id.strip(".") and first_at.setdefault(trigger_id, where) is not where:
+                stands = f"is {trigger_id!r}, which {first_at[trigger_id].name} has already"
+                where.field("id").refuse(stands)
+    if len(bindings) > BINDINGS_MAX:
+        place.refuse(f"has {len(bindings)} bindings, expected at most {BINDINGS_MAX}")
     if not problems:
         disagreement = route_problem(bindings, ())
         if disagreement is not None:
@@ -118,17 +122,18 @@ def _table(place: Place, index: int, given: object) -> Place:
     return place.in_table(f"[[triggers]] {index}{named}")
 
 
-def _read_trigger(
-    given: object,
-    place: Place,
-    index: int,
-    exports: Mapping[str, str],
-    orchestrator: Mapping[str, Any],
+def _read_trigger(given: object, place: Place) -> list[tuple[Values, Place]]:
+    """Read one table into what its bindings are made of, one unless it has sources."""
+    table = table_of(given, place) or {}
+    if "sources" in table:
+        return read_sources(table, _TRIGGER, place)
+    return [(read_table(table, _TRIGGER, place), place)]
+
+
+def _binding(
+    values: Values, place: Place, exports: Mapping[str, str], orchestrator: Mapping[str, Any]
 ) -> BindingDefinition:
-    """Read one table; with problems noted, what is returned is not used."""
-    place = _table(place, index, given)
-    table = table_of(given, place)
-    values = read_table({} if table is None else table, _TRIGGER, place)
+    """Make a binding; with problems noted, what is returned is not used."""
     for rule in _RULES:
         rule(values, exports, place)
     handler: HandlerUri = values["handler"] or _NO_HANDLER
@@ -286,7 +291,7 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 _LATER_TRIGGER_KEYS = (
-    *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext", "dedupe_key"),
+    *("autonomy_tier", "tier", "when_budget", "allow_cleartext", "dedupe_key"),
     *("budget", "window", "dlq_alerts", "dlq-alerts"),
     # Kind-specific: poll and the streams.
     *("interval", "topic", "topics", "subject", "subjects", "slot"),

@@ -21,7 +21,7 @@ from streams.core.manifest_place import Place, shown
 from streams.core.manifest_table import Field, read_choice
 from streams.core.schedule import CHARS_MAX, UTC
 
-__all__ = ["KIND_FIELDS", "kind_rules"]
+__all__ = ["KIND_FIELDS", "keys_of_kind", "kind_rules"]
 
 
 def _read_schedule(value: object, place: Place) -> str:
@@ -63,9 +63,17 @@ KIND_FIELDS: tuple[Field, ...] = tuple(field for fields in _BY_KIND.values() for
 """The keys of a trigger that this module reads."""
 
 
+def keys_of_kind(kind: str | None, /) -> frozenset[str]:
+    """Return the keys that a kind of trigger has of its own; those of all kinds for None."""
+    fields = KIND_FIELDS if kind is None else _BY_KIND.get(kind, ())
+    return frozenset(field.name for field in fields)
+
+
 def kind_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
     """Each kind has its own keys; a cron trigger needs a schedule."""
     kind: str = values["kind"]
+    if not kind:
+        return
     for owner, fields in _BY_KIND.items():
         if kind == owner:
             continue

@@ -41,6 +41,11 @@ class Place:
     expressions: Expressions | None = None
     calendar: Calendar | None = None
 
+    @property
+    def name(self) -> str:
+        """Return the place without its file, for a problem of another place to name it."""
+        return ": ".join(part for part in (self.table, self.path) if part)
+
     def in_table(self, table: str) -> Place:
         """Return the place of a table as a whole, for example `[[triggers]] 2 (on-issue)`."""
         return replace(self, table=table, path="")

@@ -253,7 +253,7 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
 @pytest.mark.parametrize(
     "key",
     [
-        *("autonomy_tier", "tier", "sources", "when_budget", "allow_cleartext"),
+        *("autonomy_tier", "tier", "when_budget", "allow_cleartext"),
         *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts"),
         *("interval", "topic", "subject", "slot", "address", "url", "path"),
     ],
@@ -306,7 +306,8 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
 def test_the_second_of_two_equal_ids_is_refused_and_the_first_is_named() -> None:
     [found] = problems(TRIGGER + TRIGGER)
     assert found == (
-        "harn.toml: [[triggers]] 2 (new-issue): id is 'new-issue', which [[triggers]] 1 has already"
+        "harn.toml: [[triggers]] 2 (new-issue): id is 'new-issue', which [[triggers]] 1 "
+        "(new-issue) has already"
     )
 
 
