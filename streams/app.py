@@ -26,6 +26,7 @@ from streams.agents.group import StageGroup, as_harn_error
 from streams.agents.transaction import Faults, no_faults
 from streams.codec import Codec
 from streams.edge.broadcaster import Broadcaster
+from streams.edge.canceller import Canceller
 from streams.edge.codecs import codec_of
 from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.ingest.http import IngestService
@@ -43,7 +44,7 @@ from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY
-from topology.edges import BROADCASTER, INGEST, INVOKER
+from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER
 
 _log = logs.logger(__name__)
 
@@ -53,8 +54,12 @@ _STOP_S = 30.0
 _EXIT_S = 3.0
 """What the process may still take when all has stopped: a thread can hang in a client's call."""
 
-# The edge that runs in each role, as the topology declares it.
-_EDGES = {Role.INGEST: INGEST, Role.REGISTRY: BROADCASTER, Role.INVOKER: INVOKER}
+# The edges that run in each role, as the topology declares them.
+_EDGES = {
+    Role.INGEST: (INGEST,),
+    Role.REGISTRY: (BROADCASTER, CANCELLER),
+    Role.INVOKER: (INVOKER,),
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +118,7 @@ class Application:
         self._publisher = Publisher(settings, name="edges")
         if Role.REGISTRY in roles:
             edges.append(Broadcaster(settings, self._publisher, codec))
+            edges.append(Canceller(settings, self._publisher, codec))
         if Role.INVOKER in roles:
             handlers = _handlers(self._plan.manifest)
             observer = InvokerMetrics(self.metrics)
@@ -158,7 +164,7 @@ class Application:
         check_topology(settings, bindings=self._plan.folds)
         stages = [stage for stage in TOPOLOGY.stages if stage.role in roles]
         verify_stages(settings, stages)
-        edges = [_EDGES[role] for role in roles if role in _EDGES]
+        edges = [edge for role in roles for edge in _EDGES.get(role, ())]
         names = sorted(
             {n for edge in edges for n in (*edge.writes, *edge.reads, *edge.reads_in_group)}
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cel
@@ -72,10 +72,7 @@ class ExpressionSet:
     def _compile_cel(self, source: str) -> _Program:
         if _CHAIN.fullmatch(source) and not _KEYWORDS & set(source.split(".")):
             return self._chain(source.split(".")[1:])
-        if len(_COMPREHENSION.findall(source)) > 1:
-            message = "has more than one of all, exists, exists_one, map and filter"
-            raise ValueError(message)
-        program = cel.compile(source)
+        program = _bounded_cel(source)
         return lambda event: program.execute({"event": self._document(event)})
 
     def _chain(self, names: list[str]) -> _Program:
@@ -103,7 +100,46 @@ class ExpressionSet:
         return {name: value for name, value in document.items() if name not in ("_of", "raw_body")}
 
 
-def _evaluate(program: _Program, event: TriggerEvent) -> Any:  # noqa: ANN401 - see the protocol
+class Where:
+    """A condition in CEL over whole documents: what operators choose records with.
+
+    Raises: ValueError that says what is wrong with the source.
+    """
+
+    def __init__(self, source: str) -> None:
+        problem = _problem(source, lambda text: _bounded_cel(text).execute)
+        if problem is not None:
+            raise ValueError(problem)
+        self.source = source
+        self._execute = _bounded_cel(source).execute
+
+    def verdict(self, document: Mapping[str, Any], /) -> bool | Failed:
+        """Whether the condition holds of a document; what is missing does not hold."""
+        value = _evaluate(self._execute, document)
+        if value is None or isinstance(value, bool | Failed):
+            return value or False
+        return Failed(f"expected true or false, found {type(value).__name__}")
+
+
+def event_document(event: TriggerEvent, /) -> dict[str, Any]:
+    """Return an event as expressions see it; a payload that is no JSON stays a text."""
+    try:
+        payload = payload_of(event)
+    except ValueError:
+        payload = event["provider_payload"]
+    document = {**event, "payload": payload, "provider_payload": payload}
+    del document["raw_body"]
+    return document
+
+
+def _bounded_cel(source: str) -> Any:  # noqa: ANN401 - the library's program, which it does not type
+    if len(_COMPREHENSION.findall(source)) > 1:
+        message = "has more than one of all, exists, exists_one, map and filter"
+        raise ValueError(message)
+    return cel.compile(source)
+
+
+def _evaluate(program: Callable[[Any], Any], event: Any) -> Any:  # noqa: ANN401 - see the protocol
     """Run a program over what a sender wrote, on which a library may fail in any way."""
     try:
         return program(event)

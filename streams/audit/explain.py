@@ -24,6 +24,7 @@ __all__ = ["DispatchStory", "EventStory", "Happening", "explain"]
 ENVELOPES = "trigger.inbox.envelopes"
 DISPATCHES = "trigger.dispatches"
 LIFECYCLE = "triggers.lifecycle"
+CANCELS = "trigger.cancel.requests"
 _KEYED_BY_EVENT = (LIFECYCLE, "trigger.attempts", "trigger.outbox", "trigger.dlq")
 _GATE_TOPICS = tuple(
     f"trigger.{gate}."
@@ -77,6 +78,13 @@ class EventStory:
         """Return the story of one dispatch, begun when it is new."""
         return self.dispatches.setdefault(dispatch_id, DispatchStory(dispatch_id))
 
+    def of_binding(self, binding_key: str) -> list[Happening]:
+        """Return the happenings of a binding's dispatch, or of the event when there is none."""
+        for dispatch in self.dispatches.values():
+            if dispatch.binding_key == binding_key:
+                return dispatch.happenings
+        return self.happenings
+
 
 def explain(reader: LogReader, codec: Codec, event_id: str) -> EventStory:
     """Collect everything that the log holds about an event.
@@ -92,9 +100,13 @@ def explain(reader: LogReader, codec: Codec, event_id: str) -> EventStory:
     for happening in _found(
         reader, codec, DISPATCHES, range(reader.partitions(DISPATCHES)), event_id
     ):
+        if happening.kind != "event_matched":
+            continue  # a copy of a request, for example, which is told where it was made
         dispatch = story.dispatch(happening.value["dispatch_id"])
         dispatch.binding_key = happening.value["binding_key"]
         dispatch.happenings.append(happening)
+    for happening in _found(reader, codec, CANCELS, range(reader.partitions(CANCELS)), event_id):
+        story.of_binding(happening.value.get("binding_key", "")).append(happening)
     for topic in _KEYED_BY_EVENT:
         count = reader.partitions(topic)
         if count:

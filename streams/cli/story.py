@@ -14,7 +14,9 @@ from streams.settings import Settings
 
 _TOPIC = "triggers.lifecycle"
 _READ_S = 0.2
-_TERMINAL = frozenset({"DispatchSucceeded", "DlqMoved", "EventUnmatched", "EventDeduplicated"})
+_TERMINAL = frozenset(
+    {"DispatchSucceeded", "DlqMoved", "DispatchCancelled", "EventUnmatched", "EventDeduplicated"}
+)
 _STYLES = {
     "DispatchSucceeded": "green",
     "DispatchFailed": "yellow",

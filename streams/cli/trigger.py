@@ -19,6 +19,7 @@ from streams.audit.kafka_log import KafkaLog
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.suggestion import suggestion
+from streams.cli.trigger_cancel import cancel
 from streams.cli.trigger_emit import emit_events
 from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
@@ -33,6 +34,8 @@ from streams.errors import ConfigError
 __all__ = ["app"]
 
 app = typer.Typer(help="Apply bindings and send events.", no_args_is_help=True)
+
+app.command()(cancel)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

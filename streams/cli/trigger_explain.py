@@ -18,11 +18,19 @@ _STYLES = {
     "dispatch_failed": "yellow",
     "dlq_moved": "red",
     "dispatch_skipped": "cyan",
+    "dispatch_cancelled": "magenta",
     "live": "bold",
 }
 # Said twice, once for people's streams and once for machines': the tree shows it once.
 _REPEATED = frozenset(
-    {"DispatchStarted", "DispatchSucceeded", "DispatchFailed", "RetryScheduled", "DlqMoved"}
+    {
+        "DispatchStarted",
+        "DispatchSucceeded",
+        "DispatchFailed",
+        "RetryScheduled",
+        "DlqMoved",
+        "DispatchCancelled",
+    }
 )
 
 
@@ -66,6 +74,7 @@ def _detail(value: dict[str, Any]) -> str:
     names = (
         *("attempt", "outcome", "delay_ms", "reason", "final_error", "error_msg", "error"),
         *("result", "skip_stage", "detail", "gate", "predicate", "first_event_id"),
+        *("requested_by", "audit_id"),
     )
     return " ".join(f"{name}={value[name]}" for name in names if value.get(name) is not None)
 

@@ -18,6 +18,7 @@ from streams.core.state import Fold
 from streams.engine import BoundStage, FoldFailed
 from streams.stages import FOLDS, bind
 from streams.testing.broadcaster import MemoryBroadcaster
+from streams.testing.canceller import MemoryCanceller
 from streams.testing.chance import Chance
 from streams.testing.chaos import Chaos
 from streams.testing.invoker import INVOCATIONS, Duration, HandlerSource, MemoryInvoker, Run
@@ -73,6 +74,7 @@ class Members:
         self._hired = 0
         self._generation = 0
         self._broadcaster = MemoryBroadcaster(kafka, codec)
+        self._canceller = MemoryCanceller(kafka)
         self._owners: dict[tuple[str, int], StageOwner | None] = {}
         for name, stage in self.stages.items():
             for partition in range(stage.partitions):
@@ -213,6 +215,12 @@ class Members:
         if chaos is not None and self._chance.happens(chaos.lose_broadcaster_per_mille):
             self._broadcaster = MemoryBroadcaster(self._kafka, self._codec)
 
+    def _cancel(self) -> None:
+        self._canceller.work()
+        chaos = self._chaos
+        if chaos is not None and self._chance.happens(chaos.lose_broadcaster_per_mille):
+            self._canceller = MemoryCanceller(self._kafka)
+
     # ------------------------------------------------------------------ what could happen
     def actions(self) -> Iterator[Action]:
         """Yield what could happen now."""
@@ -226,6 +234,11 @@ class Members:
                 yield partial(self._tick, owner, due_ms)
         if self._broadcaster.has_work():
             yield self._broadcast
+        yield from self._others()
+
+    def _others(self) -> Iterator[Action]:
+        if self._canceller.has_work():
+            yield self._cancel
         for invoker in self.invokers:
             if invoker.has_work():
                 yield partial(self._invoke, invoker)

@@ -85,3 +85,29 @@ def test_the_tree_names_bindings_outcomes_and_positions() -> None:
         assert text in shown
     assert "DispatchStarted" not in shown, "what is said twice is shown once"
     assert as_json(story)["dispatches"][0]["happenings"]
+
+
+def test_a_cancel_is_told_once_where_it_belongs() -> None:
+    driver = PipelineDriver(handlers={"second_time": second_time, "never": never}, partitions=3)
+    driver.apply(bindings_of(MANIFEST.replace('"immediate"', '"svix"')))
+    driver.emit(event("e1"))
+    driver.run_until_idle()
+    for key in ("fails@v1", "gone@v1"):
+        request = {
+            "binding_key": key,
+            "event_id": "e1",
+            "requested_at": "2026-01-01T00:00:00.000Z",
+            "requested_by": "ada",
+            "audit_id": "trigger_audit_1",
+        }
+        driver.append("trigger.cancel.requests", "dispatch_cancel_requested", request, key=key)
+    driver.run_until_idle()
+    story = explain(driver.kafka, Codec(), "e1")
+    fails = next(each for each in story.dispatches.values() if each.binding_key == "fails@v1")
+    assert fails.outcome == "dispatch_cancelled"
+    told = [happening.kind for happening in fails.happenings]
+    assert told.count("dispatch_cancel_requested") == 1
+    assert [each.kind for each in story.happenings] == ["dispatch_cancel_requested"]
+    out = StringIO()
+    print_story(Console(file=out, width=200), story)
+    assert "requested_by=ada" in out.getvalue()

@@ -1,0 +1,48 @@
+"""The rows of a stage's table as its changelog has them: true from any host, whoever owns them.
+
+Only committed rows are seen, so that they are those of some moment between two transactions of each
+partition.
+
+Source: DESIGN "The stage runtime", State.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from streams.audit.log import LogReader
+from streams.codec import Codec
+from topology.model import Stage
+
+__all__ = ["TableRow", "table_rows"]
+
+
+class TableRow(NamedTuple):
+    """A row, decoded, of one partition."""
+
+    partition: int
+    key: str
+    value: dict[str, Any]
+
+
+def table_rows(reader: LogReader, codec: Codec, stage: Stage, *prefixes: str) -> Iterator[TableRow]:
+    """Yield a stage's rows whose keys start with one of these, by partition and key.
+
+    Cost: the changelog is read whole; one partition's rows of these prefixes are held, encoded.
+    """
+    starts = tuple(prefix.encode() for prefix in prefixes)
+    topic = stage.changelog
+    places = [(topic, partition) for partition in range(reader.partitions(topic))]
+    for place, span in reader.spans(places).items() if places else ():
+        latest: dict[bytes, bytes] = {}
+        for records in reader.read(place, *span):
+            for record in records:
+                if record.key is None or not record.key.startswith(starts):
+                    continue
+                if record.value is None:
+                    latest.pop(record.key, None)
+                else:
+                    latest[record.key] = record.value
+        for key in sorted(latest):
+            yield TableRow(place[1], key.decode(), codec.decode(latest[key])[1])
