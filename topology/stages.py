@@ -71,6 +71,7 @@ DISPATCH = Stage(
     role="dispatch",
     source="trigger.dispatches",
     sinks=(
+        "trigger.dispatches",
         "trigger.invocations",
         "trigger.invocations.cancels",
         "trigger.attempts",
@@ -110,6 +111,12 @@ DISPATCH = Stage(
                 doc="`c:<length>:<binding key>:<event id>`: a cancel request before its dispatch.",
                 due_field="expires_at_ms",
                 ticking=False,
+            ),
+            RowType(
+                prefix="o",
+                schema="row_circuit",
+                doc="`o:<destination>`: failures in a row, or an open circuit; due at its probe.",
+                due_field="due_ms",
             ),
             RowType(
                 prefix="e",

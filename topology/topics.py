@@ -22,6 +22,8 @@ _LIFECYCLE_KINDS = (
     ("OutcomeRefused", "lifecycle_outcome_refused"),
     ("InvocationLost", "lifecycle_invocation_lost"),
     ("InvocationReissued", "lifecycle_invocation_reissued"),
+    ("CircuitChanged", "lifecycle_circuit_changed"),
+    ("DispatchParked", "lifecycle_dispatch_parked"),
     ("state_transition", "lifecycle_state_transition"),
 )
 
@@ -74,6 +76,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
             ("dispatch_cancel_requested", "dispatch_cancel_requested"),
             ("revision_published", "revision_published"),
             ("revision_reached", "revision_reached"),
+            ("circuit_changed", "circuit_changed"),
         ),
     ),
     Topic(

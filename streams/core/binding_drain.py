@@ -54,6 +54,9 @@ class Bindings:
         if binding_key in self.draining:
             self.draining[binding_key] -= 1
 
+    def forgotten(self, state: State, binding: BindingDefinition) -> None:
+        """Forget what only the binding that ended needed."""
+
 
 def fill(index: Bindings, state: State, /) -> None:
     """Read bindings from rows; counts live dispatches (O(rows)) only when a binding drains."""
@@ -144,7 +147,7 @@ def ended_if_idle(state: State, binding_key: str, /) -> Iterable[Output]:
         return ()
     state.rows.delete(_row_key(binding_key))
     del index.draining[binding_key]
-    del index.bindings[binding_key]
+    index.forgotten(state, index.bindings.pop(binding_key))
     ended: BindingEnded = {
         "binding_key": binding_key,
         "revision": drained_at,

@@ -11,6 +11,8 @@
 | any word under an old fence, or after the end | any | refused, on the record |
 | due | running | lease lost: the same attempt under the next fence |
 | due | waiting, returned | the attempt is invoked |
+| due | parked | ended in the DLQ: `circuit_open` |
+| `circuit_changed` | any | see `streams.core.circuit` |
 | `dispatch_cancel_requested` | any | see `streams.core.cancel` |
 
 Invariants: fences only grow; one terminal record per dispatch; attempts are numbered without gap; a
@@ -23,7 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streams.core import binding_drain, cancel, dispatch_due, dispatch_start, dispatch_words
+from streams.core import (
+    binding_drain,
+    cancel,
+    circuit_turns,
+    dispatch_due,
+    dispatch_start,
+    dispatch_words,
+)
 from streams.core.dispatch_index import build_index
 from streams.core.record import Record, Rejection
 from streams.core.state import Answer, Fold, State
@@ -33,6 +42,7 @@ _HANDLERS: dict[str, Callable[[State, Record], Answer]] = {
     "invocations_running": dispatch_words.on_invocations_running,
     "invocation_completed": dispatch_words.on_invocation_completed,
     "dispatch_cancel_requested": cancel.on_cancel_requested,
+    "circuit_changed": circuit_turns.on_circuit_changed,
     "revision_published": binding_drain.on_revision_published,
     "revision_reached": binding_drain.on_revision_reached,
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from streams.core import circuit_turns
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     advance,
@@ -21,16 +22,22 @@ from streams.core.dispatch_records import invocation_lost
 from streams.core.gate import admission
 from streams.core.record import Output, Record
 from streams.core.state import State
-from streams.core.wire import RowCancel, RowDispatch, RowWindow
+from streams.core.wire import RowCancel, RowCircuit, RowDispatch, RowWindow
 
 LOSSES_MAX = 16
 """Leases that a dispatch may lose: an event that kills its invoker must not do so for ever."""
 
 
 def on_due(
-    state: State, key: str, row: RowDispatch | RowWindow | RowCancel, _record: Record, /
+    state: State,
+    key: str,
+    row: RowDispatch | RowWindow | RowCancel | RowCircuit,
+    _record: Record,
+    /,
 ) -> Iterable[Output]:
     """Answer a row whose due time has come."""
+    if "episodes" in row:
+        return circuit_turns.on_circuit_due(state, row)
     if "status" not in row:  # what merely expires: a window, or a cancel request
         state.rows.delete(key)
         return ()
@@ -43,6 +50,8 @@ def on_due(
             return reenter(state, row)
         case "returned":
             return (invoke_again(state, row),)
+        case "parked":
+            return circuit_turns.on_parked_too_long(state, row)
         case status:
             message = f"a dispatch that is {status} has no due time"
             raise AssertionError(message)

@@ -6,10 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from streams.core import binding_drain
+from streams.core.destination import circuit_key, destination_of, parked_key
 from streams.core.flow import Flow, flow_of
 from streams.core.gate.slots import Slots
 from streams.core.state import State
-from streams.core.wire import RowDispatch
+from streams.core.wire import BindingDefinition, RowCircuit, RowDispatch
 
 
 @dataclass(slots=True)
@@ -24,6 +25,8 @@ class DispatchIndex(binding_drain.Bindings):
     flows: dict[str, Flow] = field(default_factory=dict[str, Flow])
     freed: deque[RowDispatch] = field(default_factory=deque["RowDispatch"])
     letting_on: bool = False
+    circuits: dict[str, RowCircuit] = field(default_factory=dict[str, RowCircuit])
+    """Destinations that fail; those that work are not here."""
     live: dict[tuple[str, str], list[str]] | None = None
     """Live dispatches by binding key and event id, once somebody asked for one of them."""
 
@@ -33,7 +36,7 @@ class DispatchIndex(binding_drain.Bindings):
             self.live = {}
             for _, row in state.rows.scan("d:"):
                 self.entered(row)
-        return tuple(self.live.get((binding_key, event_id), ()))
+        return tuple(sorted(self.live.get((binding_key, event_id), ())))
 
     def entered(self, row: RowDispatch, /) -> None:
         """Note a dispatch that became live."""
@@ -56,12 +59,27 @@ class DispatchIndex(binding_drain.Bindings):
             flow = self.flows[binding_key] = flow_of(self.bindings[binding_key])
         return flow
 
+    def forgotten(self, state: State, binding: BindingDefinition) -> None:
+        """Forget failures of a destination that no binding has any more."""
+        destination = destination_of(binding)
+        row = self.circuits.get(destination)
+        if row is None or row["episodes"] or row["due_ms"] is not None:
+            return
+        if all(destination_of(each) != destination for each in self.bindings.values()):
+            del self.circuits[destination]
+            state.rows.delete(circuit_key(destination))
+
 
 def build_index(state: State, /) -> DispatchIndex:
-    """Derive the index from the rows; reads live dispatches only when some binding has gates."""
+    """Derive the index from the rows; reads live dispatches only when some of them may wait."""
     index = DispatchIndex()
     binding_drain.fill(index, state)
-    if any(index.flow(key).declared for key in index.bindings):
+    for _, row in state.rows.scan("o:"):
+        index.circuits[row["destination"]] = row
+    if index.circuits or any(index.flow(key).declared for key in index.bindings):
         for _, row in state.rows.scan("d:"):
             index.slots.add(row)
+            if row["status"] == "parked":
+                key = parked_key(destination_of(index.bindings[row["binding_key"]]))
+                index.slots.wait(key, row["dispatch_id"], row["since_ms"], row["arrival"])
     return index

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streams.core import binding_drain
+from streams.core import binding_drain, parking
 from streams.core.cancel_records import cancelled
+from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_records import (
     Dispatch,
@@ -22,6 +23,7 @@ from streams.core.dispatch_records import (
     succeeded,
 )
 from streams.core.event_json import event_json
+from streams.core.flow import Flow
 from streams.core.gate import admission
 from streams.core.record import Output
 from streams.core.state import State
@@ -47,14 +49,43 @@ def advance(state: State, row: RowDispatch, passed: str | None) -> list[Output]:
     for gate in gates[0 if passed is None else gates.index(passed) + 1 :]:
         if gate in row["holds"]:
             continue
+        if index.circuits and gate in flow.slots and not _is_skipped(index, flow, row, gate):
+            held_back = hold_back(state, row)
+            if held_back is not None:
+                return [*outputs, *held_back]
         verdict = admission.meet(state, index.slots, flow, row, gate)
         further = follow(state, row, verdict, outputs)
         if further is None:
             return outputs
         row = further
-    outputs += attempt_started(dispatch_of(state, row))
-    outputs.append(invoke_again(state, row))
-    return outputs
+    return [*outputs, *start(state, row)]
+
+
+def _is_skipped(index: DispatchIndex, flow: Flow, row: RowDispatch, gate: str) -> bool:
+    """Whether a singleton is held, which skips a dispatch whatever its destination does."""
+    return gate == "singleton" and not admission.is_free(index.slots, flow, row, gate)
+
+
+def start(state: State, row: RowDispatch) -> list[Output]:
+    """Start the row's attempt, unless its destination's circuit holds it back."""
+    held_back = hold_back(state, row) if state.index.circuits else None
+    if held_back is not None:
+        return held_back
+    return [*attempt_started(dispatch_of(state, row)), invoke_again(state, row)]
+
+
+def hold_back(state: State, row: RowDispatch) -> list[Output] | None:
+    """Park a dispatch whose destination's circuit is open, or end it; None when it is closed."""
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    destination = destination_of(index.bindings[row["binding_key"]])
+    retries = bool(row["attempts"])  # without parking, only first attempts are held back
+    if not parking.blocked(state, flow, destination) or (retries and flow.circuit == "dlq"):
+        return None
+    error = parking.refusal(state, flow, destination)
+    if error is not None:
+        return list(dead_letter(state, row, error, "unknown", "circuit_open"))
+    return [parking.park(state, row), *let_on(state, row, row["holds"])]
 
 
 def follow(
@@ -122,6 +153,8 @@ def _pump(state: State, row: RowDispatch) -> list[Output]:
     index: DispatchIndex = state.index
     flow = index.flow(row["binding_key"])
     outputs: list[Output] = []
+    if index.circuits and _is_blocked(state, row):
+        return _park_waiters(state, row)
     for gate in flow.slots:
         while (dispatch_id := admission.next_waiter(index.slots, flow, row, gate)) is not None:
             waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
@@ -133,6 +166,33 @@ def _pump(state: State, row: RowDispatch) -> list[Output]:
     return outputs
 
 
+def _is_blocked(state: State, row: RowDispatch) -> bool:
+    index: DispatchIndex = state.index
+    binding = index.bindings.get(row["binding_key"])
+    flow = index.flow(row["binding_key"])
+    return binding is not None and parking.blocked(state, flow, destination_of(binding))
+
+
+def _park_waiters(state: State, row: RowDispatch) -> list[Output]:
+    """Park those whose turn it is, in place of the slot: they go on when the circuit closes.
+
+    One for each gate key is enough: when it goes on, all slots of the key are dealt out.
+    """
+    index: DispatchIndex = state.index
+    flow = index.flow(row["binding_key"])
+    outputs: list[Output] = []
+    for gate in flow.slots:
+        dispatch_id = admission.next_waiter(index.slots, flow, row, gate)
+        if dispatch_id is not None:
+            waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
+            assert waiter is not None, "a waiter is live"
+            admission.withdraw(state, index.slots, waiter)
+            outputs.append(parking.park(state, waiter))
+            index.freed.extend([waiter] if waiter["holds"] else ())
+            outputs += admission.let_go(index.slots, waiter, waiter["holds"])
+    return outputs
+
+
 def reenter(state: State, row: RowDispatch) -> list[Output]:
     """Start a dispatch's attempt; slots that it gave up meanwhile are queued for at its old place.
 
@@ -141,7 +201,10 @@ def reenter(state: State, row: RowDispatch) -> list[Output]:
     index: DispatchIndex = state.index
     missing = [gate for gate in index.flow(row["binding_key"]).slots if gate not in row["holds"]]
     if not missing:
-        return [*attempt_started(dispatch_of(state, row)), invoke_again(state, row)]
+        return start(state, row)
+    held_back = hold_back(state, row) if index.circuits else None
+    if held_back is not None:
+        return held_back
     waits = admission.queue_again(index.slots, row, missing[0])
     state.rows.put(row_key(row["dispatch_id"]), waits)
     return let_on(state, waits, ())
@@ -213,7 +276,10 @@ def _forget(state: State, row: RowDispatch) -> None:
 def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
     """Say what the end of a dispatch sets free: slots, and a drained binding's last one ends it."""
     index: DispatchIndex = state.index
-    outputs: list[Output] = let_on(state, row, row["holds"]) if row["holds"] else []
+    if index.circuits:
+        parking.left(state, row)
+    parked = row["status"] == "parked"  # another one may have to stand in its place
+    outputs: list[Output] = let_on(state, row, row["holds"]) if row["holds"] or parked else []
     index.closed(row["binding_key"])
     index.left(row)
     outputs += binding_drain.ended_if_idle(state, row["binding_key"])

@@ -91,7 +91,7 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
         if verdict != "true":
             detail = {"predicate": flow.when, "reason": verdict}
             return (*evaluated, *skip(state, row, "predicate", detail))
-    if not flow.declared:
+    if not flow.declared and not index.circuits:
         dispatch = Dispatch(row, binding)
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)

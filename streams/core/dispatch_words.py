@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds, cancel, retry, revision
+from streams.core import bounds, cancel, circuit, parking, retry, revision
+from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     dead_letter,
@@ -15,16 +16,18 @@ from streams.core.dispatch_moves import (
     invoke_again,
     let_on,
     row_key,
+    start,
     succeed,
 )
 from streams.core.dispatch_records import (
+    Dispatch,
     attempt_failed,
     attempt_finished,
-    attempt_started,
     invocation_refused,
     invocation_reissued,
     retry_planned,
 )
+from streams.core.flow import Flow
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, State
 from streams.core.wire import AttemptEntry, InvocationCompleted, InvocationsRunning, RowDispatch
@@ -127,15 +130,35 @@ def on_invocation_completed(state: State, record: Record, /) -> Answer:
     dispatch = dispatch_of(state, row)
     finished = attempt_finished(dispatch, entry)
     if word["outcome"] == "success":
-        return (finished, *succeed(state, row, word["result"]))
+        works = circuit.succeeded(state, destination_of(dispatch.binding))
+        return (finished, *works, *succeed(state, row, word["result"]))
     error = entry["error"] or word["outcome"]
-    failed = (finished, *attempt_failed(dispatch, error))
+    failed: tuple[Output, ...] = (finished, *attempt_failed(dispatch, error))
     reason = _TERMINAL_REASONS.get(word["outcome"])
     if reason is None and word["error_class"] == "terminal":
         reason = "terminal"
     if reason is not None:
-        return (*failed, *dead_letter(state, row, error, word["error_class"], reason))
+        return (
+            *failed,
+            *_answered(state, dispatch, word),
+            *dead_letter(state, row, error, word["error_class"], reason),
+        )
+    destination = destination_of(dispatch.binding)
+    flow: Flow = state.index.flow(row["binding_key"])
+    ends = flow.circuit == "dlq"
+    failed += tuple(circuit.failed(state, destination, row["dispatch_id"], restarts=ends))
+    if ends and parking.blocked(state, flow, destination):
+        error = bounds.shortened(f"circuit opened: {destination}: {error}")
+        return (*failed, *dead_letter(state, row, error, word["error_class"], "circuit_open"))
     return (*failed, *_retry(state, row, word, error))
+
+
+def _answered(state: State, dispatch: Dispatch, word: InvocationCompleted) -> Iterable[Output]:
+    """Say what a final failure means to the destination: one that says no is there."""
+    if word["outcome"] == "cancelled":
+        return ()
+    destination = destination_of(dispatch.binding)
+    return circuit.probe_answered(state, destination, dispatch.row["dispatch_id"])
 
 
 def _kept(entry: AttemptEntry) -> AttemptEntry:
@@ -165,8 +188,7 @@ def _retry(
         "returns": 0,
     }
     if delay_ms == 0:
-        started = attempt_started(dispatch_of(state, upcoming))
-        return (*planned, *started, invoke_again(state, upcoming))
+        return (*planned, *start(state, upcoming))
     given = _released_on_retry(state, row)
     upcoming["holds"] = [gate for gate in row["holds"] if gate not in given]
     state.rows.put(row_key(row["dispatch_id"]), upcoming)

@@ -21,6 +21,9 @@ GATES = ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrenc
 WAITING_MAX_DEFAULT = 10_000
 """Dispatches that may wait at one gate key; beyond it they go to the DLQ as `gate_full`."""
 
+CIRCUIT_MAX_PARK_MS_DEFAULT = 86_400_000
+"""How long a dispatch waits for a destination that fails, before it ends undelivered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -78,6 +81,8 @@ class Flow:
     waiting_max: int = WAITING_MAX_DEFAULT
     when: str | None = None
     timeout_ms: int | None = None
+    circuit: str = "park"
+    circuit_max_park_ms: int = CIRCUIT_MAX_PARK_MS_DEFAULT
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -116,6 +121,8 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         waiting_max=int(table.get("max_waiting", WAITING_MAX_DEFAULT)),
         when=table.get("when"),
         timeout_ms=table.get("timeout_ms"),
+        circuit=table.get("circuit", "park"),
+        circuit_max_park_ms=table.get("circuit_max_park", CIRCUIT_MAX_PARK_MS_DEFAULT),
     )
 
 

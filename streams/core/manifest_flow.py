@@ -23,6 +23,7 @@ from streams.core.manifest_table import (
     Field,
     Read,
     given_fields,
+    read_choice,
     read_integer,
     read_table,
     read_texts,
@@ -144,12 +145,16 @@ FLOW_FIELDS: tuple[Field, ...] = (
     Field(name="concurrency", read=_read_concurrency),
     Field(name="priority", read=_read_priority),
     Field(name="max_waiting", read=read_integer(1, _COUNT_MAX)),
+    Field(name="circuit", read=read_choice("park", "dlq"), default="park"),
+    Field(name="circuit_max_park", read=read_duration),
 )
 """The keys of a trigger that this module reads."""
 
 
 def flow_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
     """What holds between gates: batch stands alone, priority needs concurrency."""
+    if values["circuit"] == "dlq" and values["circuit_max_park"] is not None:
+        place.field("circuit_max_park").refuse("bounds parking, but circuit is 'dlq'")
     if values["priority"] and values["concurrency"] is None:
         place.field("priority").refuse("orders the waiters of concurrency, which is not declared")
     if values["batch"] is None:

@@ -13,7 +13,19 @@ from typing import Literal, TypedDict
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
 BindingState = Literal["registering", "active", "draining", "terminated", "unknown"]
-DispatchStatus = Literal["invoked", "running", "waiting", "returned", "gated", "unknown"]
+CircuitChange = Literal["opened", "probe", "closed", "untested", "unknown"]
+CircuitState = Literal["open", "half_open", "closed", "unknown"]
+DispatchStatus = Literal[
+    "invoked",
+    "running",
+    "waiting",
+    "returned",
+    "gated",
+    "parked",
+    "evaluating",
+    "deferred",
+    "unknown",
+]
 ErrorClass = Literal[
     "none",
     "handler_error",
@@ -152,6 +164,24 @@ class CheckpointRow(TypedDict):
     value: bytes
 
 
+class CircuitChanged(TypedDict):
+    """A dispatch partition's word to the others on a destination's circuit."""
+
+    destination: str
+    episode: str
+    change: CircuitChange
+    partition: int
+    until_ms: int
+    passes: int
+
+
+class CircuitEpisode(TypedDict):
+    """A circuit that some partition opened and has not closed yet."""
+
+    id: str
+    until_ms: int
+
+
 class DispatchCancelRequested(TypedDict):
     """An operator's word: the dispatch of this event by this binding shall end as cancelled."""
 
@@ -278,6 +308,17 @@ class JournalEntry(TypedDict):
     state_hash: bytes
 
 
+class LifecycleCircuitChanged(TypedDict):
+    """Lifecycle: a destination's circuit opened, is probed, or closed."""
+
+    destination: str
+    state: CircuitState
+    partition: int
+    failures: int
+    until_ms: int | None
+    parked: int
+
+
 class LifecycleCronTicksMissed(TypedDict):
     """Lifecycle: ticks of a cron trigger that passed and do not fire."""
 
@@ -308,6 +349,18 @@ class LifecycleDispatchFailed(TypedDict):
     handler_kind: str
     target_uri: str
     error: str
+    replay_of_event_id: str | None
+
+
+class LifecycleDispatchParked(TypedDict):
+    """Lifecycle: a dispatch waits because the circuit of its destination is open."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    destination: str
+    attempt: int
+    until_ms: int
     replay_of_event_id: str | None
 
 
@@ -643,6 +696,18 @@ class RowCancel(TypedDict):
     event_id: str
     reason: str
     expires_at_ms: int
+
+
+class RowCircuit(TypedDict):
+    """What a dispatch partition knows of a destination that fails."""
+
+    destination: str
+    failures: int
+    episodes: Sequence[CircuitEpisode]
+    own: str | None
+    probe: str | None
+    passes: int
+    due_ms: int | None
 
 
 class RowCron(TypedDict):

@@ -303,6 +303,7 @@ def test_a_dead_letter_fits_into_a_record_whatever_its_attempts_said() -> None:
     largest = event("e1", payload="x" * 590_000)
     log.match("d1", found=largest)
     for attempt in range(1, 101):
+        log.tick(60_000)  # of an open circuit
         outputs = log.complete(
             "failed", attempt=attempt, fence=attempt, error="\U0001f525" * 100_000
         )

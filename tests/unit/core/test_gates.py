@@ -114,7 +114,7 @@ def test_a_batch_closes_before_it_outgrows_a_record() -> None:
     log.pass_time(100)
     assert log.starts()["d4"] == 14, "it waits for its own time"
     for attempt in range(1, 101):
-        log.end("d0", 100 + attempt, "failed", fence=attempt)
+        log.end("d0", 100 + 61 * attempt, "failed", fence=attempt)
     assert log.dead == {"d0": "retry_exhausted"}, "with its history it still fits"
 
 

@@ -57,6 +57,25 @@ def test_durations_become_milliseconds_and_gates_come_back_as_declared() -> None
     assert flow.declared == ("debounce", "rate_limit", "concurrency")
 
 
+def test_a_circuit_parks_for_a_day_unless_told_otherwise() -> None:
+    flows = [
+        flow_of(found.bindings[0])
+        for found in (
+            parse(),
+            parse('circuit = "park"', 'circuit_max_park = "2h"'),
+            parse('circuit = "dlq"'),
+        )
+        if isinstance(found, Manifest)
+    ]
+    assert [(flow.circuit, flow.circuit_max_park_ms) for flow in flows] == [
+        ("park", 86_400_000),
+        ("park", 7_200_000),
+        ("dlq", 86_400_000),
+    ]
+    assert "bounds parking" in problem('circuit = "dlq"', 'circuit_max_park = "2h"')
+    assert "circuit is 'drop', expected one of park, dlq" in problem('circuit = "drop"')
+
+
 def test_a_trigger_without_gates_keeps_the_definition_that_it_had() -> None:
     assert set(definition()) == {"handler", "id", "kind", "match", "module", "provider"}
 

@@ -1,0 +1,405 @@
+"""The circuit of a destination in one partition, and between partitions by their words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streams.core.circuit import FAILURES_MAX
+from streams.core.circuit_turns import RELEASED_MAX
+from tests.support.dispatch_log import completed, matched
+from tests.support.gate_log import GateLog, gated
+from tests.support.revisions import revision
+from tests.support.stage_log import Out, StageLog, kinds
+
+DESTINATION = "local:on_event"
+OPEN_S = 60
+
+
+def opened(flow: Mapping[str, Any] | None = None, **options: Any) -> GateLog:
+    """A partition whose circuit opened at 0: five events failed there and are to be retried."""
+    log = GateLog(flow or {}, backoff="svix", max_attempts=7, **options)
+    for number in range(FAILURES_MAX):
+        log.arrive(f"f{number}", 0)
+        log.end(f"f{number}", 0, "failed")
+    return log
+
+
+def row(log: StageLog) -> dict[str, Any] | None:
+    return log.rows.get(f"o:{DESTINATION}")
+
+
+def test_five_failures_in_a_row_open_it_and_a_success_between_starts_anew() -> None:
+    log = GateLog({}, backoff="svix", max_attempts=7)
+    for number in range(FAILURES_MAX - 1):
+        log.arrive(f"f{number}", 0)
+        log.end(f"f{number}", 0, "failed")
+    log.arrive("ok", 0)
+    log.end("ok", 0)
+    assert row(log) is None
+    log.arrive("last", 0)
+    log.end("last", 0, "timeout")
+    found = row(log)
+    assert found is not None
+    assert (found["failures"], found["episodes"]) == (1, [])
+
+
+def test_final_failures_do_not_count() -> None:
+    log = GateLog({}, max_attempts=7)
+    for number in range(2 * FAILURES_MAX):
+        log.arrive(f"d{number}", 0)
+        log.end(f"d{number}", 0, "denied")
+    assert row(log) is None
+
+
+def test_while_it_is_open_arrivals_park_and_one_of_them_probes() -> None:
+    log = opened()
+    log.arrive("a", 1)
+    log.arrive("b", 2)
+    log.pass_time(59)
+    assert not {"a", "b"} & set(log.started)
+    log.pass_time(60)
+    assert log.started["a"] == [60], "who parked first probes"
+    assert "b" not in log.started
+    log.end("a", 63)
+    log.pass_time(64)
+    assert log.started["b"] == [63.001]
+    found = row(log)
+    assert found is None, "it works"
+
+
+def test_a_probe_that_fails_keeps_it_open_and_another_one_is_next() -> None:
+    log = opened()
+    log.arrive("a", 1)
+    log.arrive("b", 2)
+    log.end("a", 61, "failed")
+    log.pass_time(120)
+    assert "b" not in log.started
+    log.pass_time(121)
+    assert log.started == {**{f"f{n}": [0] for n in range(5)}, "a": [60], "b": [121]}
+    log.end("b", 122, "denied")
+    log.pass_time(123)
+    assert row(log) is None, "who says no is there"
+
+
+def test_a_retry_that_is_due_parks_uncounted() -> None:
+    log = opened()
+    log.pass_time(6)
+    assert [log.rows[f"d:f{n}"]["status"] for n in range(5)] == ["parked"] * 5
+    log.pass_time(60)
+    assert log.started["f0"] == [0, 60]
+    log.end("f0", 61, fence=2)
+    log.pass_time(62)
+    assert all(log.started[f"f{n}"] == [0, 61.001] for n in range(1, 5))
+    assert log.rows["d:f1"]["attempt"] == 2
+
+
+def test_without_anyone_to_probe_it_closes_and_one_failure_opens_it_again() -> None:
+    log = GateLog({}, max_attempts=1)
+    for number in range(FAILURES_MAX):
+        log.arrive(f"f{number}", 0)
+        log.end(f"f{number}", 0, "failed")
+    log.pass_time(60)
+    found = row(log)
+    assert found is not None
+    assert (found["episodes"], found["failures"]) == ([], FAILURES_MAX - 1)
+    log.arrive("a", 61)
+    log.end("a", 61, "failed")
+    log.arrive("b", 62)
+    assert "b" not in log.started
+
+
+def test_who_is_parked_too_long_ends_undelivered() -> None:
+    log = opened({"circuit_max_park": 90_000})
+    log.arrive("a", 1)
+    log.arrive("b", 2)
+    log.end("a", 61, "failed")
+    log.pass_time(92)
+    assert log.dead == {"b": "circuit_open"}
+
+
+def test_parked_dispatches_are_bounded() -> None:
+    log = opened({"max_waiting": 2})
+    for name in ("a", "b", "c"):
+        log.arrive(name, 1)
+    assert log.dead == {"c": "circuit_open"}
+
+
+def test_a_parked_dispatch_holds_no_slot_and_gets_it_back_in_order() -> None:
+    log = GateLog({"concurrency": {"max": 1}}, backoff="immediate", max_attempts=100)
+    log.arrive("a", 0)
+    log.arrive("w", 0)
+    for fence in range(1, FAILURES_MAX + 1):
+        log.end("a", 0, "failed", fence=fence)
+    assert log.rows["d:a"]["holds"] == []
+    assert log.rows["d:w"]["status"] == "parked", "its turn came while the circuit is open"
+    log.arrive("n", 1)
+    log.pass_time(60)
+    assert log.started["a"] == [0] * FAILURES_MAX + [60]
+    log.end("a", 61, fence=FAILURES_MAX + 1)
+    log.pass_time(62)
+    assert log.started["w"] == [61.001], "it came before n"
+    assert "n" not in log.started
+    log.end("w", 63)
+    assert log.started["n"] == [63]
+    log.assert_replays([4, 1, 2], reload_at=frozenset({1, 2, 3, 5, 8}))
+
+
+def test_slots_that_come_free_while_it_is_open_are_dealt_out_when_it_closes() -> None:
+    log = GateLog({"concurrency": {"max": 2}}, backoff="immediate", max_attempts=100)
+    for name in ("a", "b", "c", "d", "e"):
+        log.arrive(name, 0)
+    for fence in range(1, FAILURES_MAX + 1):
+        log.end("a", 0, "failed", fence=fence)
+    log.end("b", 10)  # it started before; what it says closes the circuit
+    log.pass_time(11)
+    assert log.starts() == {"a": 0, "b": 0, "d": 10, "e": 10}
+    log.end("d", 12)
+    log.end("e", 13)
+    assert (log.started["a"][-1], log.started["c"]) == (12, [13]), "at their old places"
+    log.end("a", 14, fence=FAILURES_MAX + 1)
+    log.end("c", 15)
+    assert not [key for key in log.rows if key.startswith("d:")]
+
+
+def test_many_parked_go_on_a_few_at_a_time() -> None:
+    log = opened({"circuit_max_park": 3_600_000})
+    names = [f"p{number}" for number in range(2 * RELEASED_MAX + 1)]
+    for name in names:
+        log.arrive(name, 1)
+    log.end("p0", 61)
+    log.pass_time(62)
+    starts = [log.started[name][0] for name in names[1:]]
+    assert starts == sorted(starts)
+    assert starts.count(61.001) == RELEASED_MAX
+    assert starts[-1] == 61.002
+    log.assert_replays([7, 30, 1], reload_at=frozenset({2, 9, 30}))
+
+
+def test_a_probe_that_is_cancelled_gives_way_to_another() -> None:
+    log = opened()
+    log.arrive("a", 1)
+    log.arrive("b", 2)
+    log.pass_time(60)
+    word = {"binding_key": "triage@v1", "event_id": "a", "requested_at": "2026-01-01T00:00:00Z"}
+    log.add("dispatch_cancel_requested", {**word, "requested_by": None, "audit_id": None})
+    log.end("a", 61, "cancelled")
+    log.pass_time(62)
+    assert log.started["b"] == [61.001]
+
+
+# ---------------------------------------------------------------------- circuit = "dlq"
+def test_vector_2_08_with_the_dead_letter_queue() -> None:
+    log = GateLog({"circuit": "dlq"}, backoff="immediate", max_attempts=7)
+    log.arrive("first", 0)
+    outs: list[Out] = []
+    for fence in range(1, FAILURES_MAX + 1):
+        word = completed("failed", "first", fence=fence, error="boom")
+        outs += log.add("invocation_completed", word)
+    attempts = [out for out in outs if out.kind == "attempt_recorded"]
+    [moved] = [out.value for out in outs if out.kind == "dlq_moved"]
+    assert len(attempts) == FAILURES_MAX
+    assert (moved["attempt_count"], moved["reason"]) == (FAILURES_MAX, "circuit_open")
+    assert "circuit opened" in moved["final_error"]
+    [second] = [
+        out.value for out in log.add("event_matched", matched("second")) if out.kind == "dlq_moved"
+    ]
+    assert (second["attempt_count"], second["reason"]) == (0, "circuit_open")
+    assert DESTINATION in second["final_error"]
+    assert "60 s" in second["final_error"]
+
+
+def test_vector_2_08_with_parking() -> None:
+    log = GateLog({}, backoff="immediate", max_attempts=7)
+    log.arrive("first", 0)
+    for fence in range(1, FAILURES_MAX + 1):
+        log.end("first", 0, "failed", fence=fence)
+    log.arrive("second", 0)
+    assert log.dead == {}
+    log.end("first", 60, "failed", fence=6)
+    log.end("second", 120, "failed")
+    log.end("first", 180, "failed", fence=7)
+    assert log.dead == {"first": "retry_exhausted"}
+    assert log.started == {"first": [0, 0, 0, 0, 0, 60, 180], "second": [120]}
+    log.end("second", 240, fence=2)
+    assert log.started["second"] == [120, 240]
+
+
+def test_in_the_dlq_mode_all_probe_once_its_time_has_come() -> None:
+    log = opened({"circuit": "dlq"})
+    assert log.dead == {"f4": "circuit_open"}
+    log.arrive("a", 30)
+    log.end("f0", 40, "failed", fence=2)  # it keeps it open for as long again
+    log.arrive("b", 99)
+    assert log.dead == {
+        "f4": "circuit_open",
+        "f0": "circuit_open",
+        "a": "circuit_open",
+        "b": "circuit_open",
+    }
+    log.arrive("c", 100.5)
+    log.arrive("d", 100.5)
+    assert log.starts()["c"] == log.starts()["d"] == 100.5
+    log.end("c", 101, "failed")
+    assert log.dead["c"] == "circuit_open"
+    log.end("d", 102)
+    log.arrive("e", 103)
+    assert log.starts()["e"] == 103
+
+
+# ---------------------------------------------------------------------- partitions
+def partition_of(number: int, partitions: int = 3) -> StageLog:
+    log = StageLog("dispatch", partition=number, partitions=partitions)
+    log.add("revision_published", revision(1, added=[gated({}, backoff="svix", max_attempts=7)]))
+    return log
+
+
+def fail_five(log: StageLog) -> list[Out]:
+    outs: list[Out] = []
+    for number in range(FAILURES_MAX):
+        log.add("event_matched", matched(f"f{number}"))
+        outs += log.add("invocation_completed", completed("failed", f"f{number}"))
+    return outs
+
+
+def words(outs: list[Out]) -> list[tuple[int | None, str]]:
+    return [(o.partition, o.value["change"]) for o in outs if o.kind == "circuit_changed"]
+
+
+def hear(log: StageLog, outs: list[Out]) -> list[Out]:
+    """Fold what the outputs of others say to this partition."""
+    heard: list[Out] = []
+    for out in outs:
+        if out.kind == "circuit_changed" and out.partition == log.memory.partition:
+            heard += log.add("circuit_changed", out.value)
+    return heard
+
+
+def test_all_partitions_hear_of_it_and_only_the_one_that_opened_it_probes() -> None:
+    here, there = partition_of(0), partition_of(1)
+    outs = fail_five(here)
+    assert words(outs) == [(1, "opened"), (2, "opened")]
+    hear(there, outs)
+    assert kinds(there.add("event_matched", matched("d"))) == ["DispatchParked"]
+    assert "invoke" not in kinds(there.tick(3_600_000))
+    here.add("event_matched", matched("e"))
+    assert "invoke" in kinds(here.tick(60_000))
+    ended = here.add("invocation_completed", completed("success", "e"))
+    assert words(ended) == [(1, "closed"), (2, "closed")]
+    hear(there, ended)
+    assert kinds(there.tick(1)) == ["DispatchStarted", "dispatch_started", "invoke"]
+    assert row(there) is None
+
+
+def test_whoever_has_nothing_to_probe_with_asks_the_next_partition() -> None:
+    logs = [partition_of(number) for number in range(3)]
+    outs: list[Out] = []
+    for number in range(FAILURES_MAX):
+        logs[0].add("event_matched", matched(f"f{number}"))
+        outs += logs[0].add("invocation_completed", completed("denied", f"f{number}"))
+    assert words(outs) == []
+    outs = fail_five(logs[0])
+    for log in logs[1:]:
+        hear(log, outs)
+    logs[2].add("event_matched", matched("d"))
+    for number in range(FAILURES_MAX):  # their retries end otherwise: nobody is parked here
+        word = {
+            "binding_key": "triage@v1",
+            "event_id": f"event-of-f{number}",
+            "requested_at": "2026-01-01T00:00:00Z",
+            "requested_by": None,
+            "audit_id": None,
+        }
+        logs[0].add("dispatch_cancel_requested", word)
+    asked = logs[0].tick(60_000)
+    assert words(asked) == [(1, "probe")]
+    hear(logs[1], asked)
+    passed = logs[1].tick(1)
+    assert words(passed) == [(2, "probe")]
+    hear(logs[2], passed)
+    assert "invoke" in kinds(logs[2].tick(1))
+    ended = logs[2].add("invocation_completed", completed("success", "d"))
+    assert words(ended) == [(0, "closed"), (1, "closed")]
+    for log in logs[:2]:
+        hear(log, ended)
+    assert [row(log) for log in logs] == [None, None, None]
+
+
+def test_when_no_partition_can_probe_it_one_failure_opens_it_again_anywhere() -> None:
+    logs = [partition_of(number, 2) for number in range(2)]
+    episode = {"destination": DESTINATION, "episode": "0-1", "partition": 0, "until_ms": 1}
+    logs[1].add("circuit_changed", {**episode, "change": "opened", "passes": 0})
+    logs[1].add("circuit_changed", {**episode, "change": "probe", "passes": 1})
+    given_up = logs[1].tick(1)
+    assert words(given_up) == [(0, "untested")]
+    logs[0].add("circuit_changed", {**given_up[0].value})
+    for log in logs:
+        found = row(log)
+        assert found is not None
+        assert (found["episodes"], found["failures"]) == ([], FAILURES_MAX - 1)
+
+
+def test_two_partitions_that_open_it_at_once_both_have_to_close_it() -> None:
+    here, there = partition_of(0, 2), partition_of(1, 2)
+    ours, theirs = fail_five(here), fail_five(there)
+    hear(here, theirs)
+    hear(there, ours)
+    here.tick(60_000)
+    probing = next(key for key, each in here.rows.items() if each.get("status") == "invoked")
+    ended = here.add(
+        "invocation_completed", completed("success", probing.removeprefix("d:"), fence=2)
+    )
+    assert words(ended) == [(1, "closed")]
+    found = row(here)
+    assert found is None or not found["episodes"], "its time has come, and an attempt got through"
+    hear(there, ended)
+    still = row(there)
+    assert still is not None
+    assert [each["id"] for each in still["episodes"]] == [still["own"]]
+
+
+def test_one_that_is_asked_while_it_probes_itself_ends_the_other_episode() -> None:
+    log = partition_of(1, 2)
+    fail_five(log)
+    told = log.add(
+        "circuit_changed",
+        {
+            "destination": DESTINATION,
+            "episode": "0-1",
+            "change": "probe",
+            "partition": 0,
+            "until_ms": 1,
+            "passes": 1,
+        },
+    )
+    assert words(told) == [(0, "closed")]
+    found = row(log)
+    assert found is not None
+    assert [each["id"] for each in found["episodes"]] == [found["own"]]
+
+
+def test_words_that_nobody_can_have_said_are_refused() -> None:
+    log = partition_of(1, 2)
+    word = {
+        "destination": "x" * 2_000,
+        "episode": "0-1",
+        "change": "opened",
+        "partition": 0,
+        "until_ms": 1,
+        "passes": 0,
+    }
+    assert kinds(log.add("circuit_changed", word)) == ["record_quarantined"]
+    own = {**word, "destination": DESTINATION, "partition": 1}
+    assert kinds(log.add("circuit_changed", own)) == ["record_quarantined"]
+
+
+def test_failures_of_a_destination_that_nobody_names_any_more_are_forgotten() -> None:
+    log = partition_of(0, 1)
+    log.add("event_matched", matched("a"))
+    log.add("invocation_completed", completed("failed", "a"))
+    assert row(log) is not None
+    log.add("revision_published", revision(2, drained=["triage@v1"]))
+    log.add("revision_reached", {"revision": 2, "inbox_partition": 0, "inbox_partitions": 1})
+    log.tick(10_000)
+    log.add("invocation_completed", completed("denied", "a", fence=2))
+    assert not [key for key in log.rows if key.startswith(("o:", "b:", "d:"))]
