@@ -8,16 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from streams.edge.broker import broker_status, ensure_broker, stop_broker
 from streams.edge.broker.files import BrokerFiles
 from streams.edge.broker.java import Java, first_usable
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import make_consumer, make_producer
 from streams.settings import Settings
 from tests.support.broker import Kafka, PrivateBroker, embedded_settings
 from tests.support.topics import append, new_topic, read_all
@@ -89,6 +90,67 @@ def test_a_killed_broker_comes_back_with_its_records_on_the_same_port(
     assert after.bootstrap == before.bootstrap
     assert after.handle.pid != before.handle.pid
     assert read_all(after.settings, topic) == [b"one", b"two"]
+
+
+def test_no_transaction_stays_open_when_a_broker_is_killed_in_the_middle_of_many(
+    private_broker: PrivateBroker,
+) -> None:
+    before = private_broker.start()
+    new_topic(before.settings, partitions=200)  # a node with much to do finds out late
+    topic = new_topic(before.settings, partitions=_WRITERS)
+    writers = [_Writer(before.settings, topic, number) for number in range(_WRITERS)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        assert writer.is_under_way.wait(30), "each of them commits before the kill"
+
+    private_broker.kill()
+    for writer in writers:
+        writer.join()
+    again = private_broker.start()
+    for writer in writers:
+        writer.fence(again.settings)
+
+    written = _ends(again.settings, topic, "read_uncommitted")
+    assert _ends(again.settings, topic, "read_committed") == written
+    assert min(written) > 0
+
+
+_WRITERS = 8
+
+
+class _Writer(threading.Thread):
+    """Commits small transactions to a partition of its own until the broker is gone."""
+
+    def __init__(self, settings: Settings, topic: str, number: int) -> None:
+        super().__init__()
+        self._settings, self._topic, self._number = settings, topic, number
+        self.is_under_way = threading.Event()
+
+    def run(self) -> None:
+        producer = self.fence(self._settings)
+        while True:
+            producer.begin_transaction()
+            producer.produce(self._topic, b"some", partition=self._number)
+            try:
+                producer.commit_transaction(1)
+            except KafkaException:
+                return
+            self.is_under_way.set()
+
+    def fence(self, settings: Settings) -> Producer:
+        """End what a former owner of the partition left open."""
+        producer = make_producer(settings, transactional_id=f"writer-{self._number}")
+        producer.init_transactions(30)
+        return producer
+
+
+def _ends(settings: Settings, topic: str, isolation: str) -> list[int]:
+    with make_consumer(settings, group_id=None, isolation=isolation) as reader:
+        return [
+            reader.get_watermark_offsets(TopicPartition(topic, each), timeout=10, cached=False)[1]
+            for each in range(_WRITERS)
+        ]
 
 
 def test_every_partition_is_served_as_soon_as_a_start_returns(

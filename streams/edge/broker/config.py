@@ -14,6 +14,7 @@ from streams.edge.broker.ports import LOOPBACK
 
 __all__ = [
     "LOG4J_PROPERTIES",
+    "controller_properties",
     "jvm_options",
     "node_properties",
     "ports_in",
@@ -68,7 +69,6 @@ _PROPERTIES: dict[str, str | int] = {
     "metadata.max.retention.bytes": 64 * 1024 * 1024,
     # An idle broker writes nothing.
     "metadata.max.idle.interval.ms": 0,
-    # After a kill -9 the node is let in again when its old session has ended.
     "broker.session.timeout.ms": 4_000,
     "broker.heartbeat.interval.ms": 1_000,
     "num.network.threads": 2,
@@ -124,7 +124,23 @@ def node_properties(
 
 def server_properties(data: Path, port: int, controller_port: int) -> str:
     """Return the text of server.properties for a node of this machine."""
-    rows = node_properties(data, LOOPBACK, port, controller_port)
+    return _text(node_properties(data, LOOPBACK, port, controller_port))
+
+
+def controller_properties(data: Path, port: int) -> str:
+    """Return the text of the properties of the node's controller alone, with a short session."""
+    rows = node_properties(data, LOOPBACK, port, port) | {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{LOOPBACK}:{port}",
+        "broker.session.timeout.ms": "200",
+        "broker.heartbeat.interval.ms": "100",
+    }
+    for name in ("advertised.listeners", "inter.broker.listener.name"):
+        del rows[name]
+    return _text(rows)
+
+
+def _text(rows: dict[str, str]) -> str:
     return "".join(f"{name}={_escaped(value)}\n" for name, value in rows.items())
 
 

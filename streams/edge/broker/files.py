@@ -82,6 +82,22 @@ class BrokerFiles:
         return self.root / "logs" / "console.log"
 
     @property
+    def fencing_properties(self) -> Path:
+        """Properties of the controller that runs alone after a kill."""
+        return self.root / "controller.properties"
+
+    @property
+    def fencing_log(self) -> Path:
+        """The log of the last controller that ran alone."""
+        return self.root / "logs" / "controller.log"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether Kafka ran here, and did not stop in order."""
+        ran = (self.data / "__cluster_metadata-0").is_dir()
+        return ran and not (self.data / ".kafka_cleanshutdown").exists()
+
+    @property
     def lock(self) -> Path:
         """Held by whoever starts or stops the broker."""
         return self.root / "start.lock"

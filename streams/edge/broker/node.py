@@ -21,6 +21,7 @@ from typing import Literal
 import psutil
 
 from streams.edge.broker import config, jars, java, ports, process
+from streams.edge.broker.fencing import fence_former_life
 from streams.edge.broker.files import BrokerFiles, Memory
 from streams.edge.broker.progress import Progress, Step, silent
 from streams.edge.broker.ready import await_ready, last_words, tail
@@ -138,22 +139,19 @@ def _start(
     _check_space(files.root)
     runtime = find_java(settings)
     class_path = ":".join(str(jar) for jar in jars.class_path(settings, progress))
+    files.log4j.write_text(config.LOG4J_PROPERTIES, "ascii")
+    files.console.write_bytes(b"")
+    fencing = _launch(runtime, files.fencing_log, files.log4j, class_path)
+    fence_former_life(fencing, files, progress)
     broker_port, controller_port = _choose_ports(files, port, progress)
     files.properties.write_text(
         config.server_properties(files.data, broker_port, controller_port), "ascii"
     )
-    files.log4j.write_text(config.LOG4J_PROPERTIES, "ascii")
-    launch = [
-        str(runtime.executable),
-        *config.jvm_options(files.log, files.log4j, runtime.major),
-        "-cp",
-        class_path,
-    ]
+    launch = _launch(runtime, files.log, files.log4j, class_path)
     if not (files.data / "meta.properties").is_file():
         progress(Step("Preparing Kafka's directory"))
         _format(launch, files)
     progress(Step(f"Starting Kafka {jars.KAFKA_VERSION}"))
-    files.console.write_bytes(b"")
     started = process.spawn([*launch, process.MAIN_CLASS, files.properties], files.console)
     memory = Memory(
         kafka=jars.KAFKA_VERSION,
@@ -171,6 +169,11 @@ def _start(
         retryable=False,
         remedy=f"see {files.log}",
     )
+
+
+def _launch(runtime: java.Java, log: Path, log4j: Path, class_path: str) -> list[str]:
+    options = config.jvm_options(log, log4j, runtime.major)
+    return [str(runtime.executable), *options, "-cp", class_path]
 
 
 def _found(

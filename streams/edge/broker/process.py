@@ -12,7 +12,7 @@ import psutil
 from streams.edge.broker.files import BrokerFiles
 from streams.errors import BrokerError
 
-__all__ = ["MAIN_CLASS", "end", "find", "holder_of", "is_alive", "spawn"]
+__all__ = ["MAIN_CLASS", "end", "find", "holder_of", "is_alive", "running_on", "spawn"]
 
 MAIN_CLASS = "kafka.Kafka"
 
@@ -50,11 +50,11 @@ def find(files: BrokerFiles) -> psutil.Process | None:
         try:
             process = psutil.Process(memory.pid)
             same = abs(process.create_time() - memory.process_started_s) < 1
-            if same and _runs_on(process, files):
+            if same and _runs(process, files.properties):
                 return process
         except psutil.Error:
             pass  # gone; another one may run all the same
-    return next((each for each in psutil.process_iter() if _runs_on(each, files)), None)
+    return running_on(files.properties)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -89,12 +89,17 @@ def holder_of(port: int) -> str | None:
     return None
 
 
-def _runs_on(process: psutil.Process, files: BrokerFiles) -> bool:
+def running_on(properties: Path) -> psutil.Process | None:
+    """Return the Kafka that was started with this properties file and still runs."""
+    return next((each for each in psutil.process_iter() if _runs(each, properties)), None)
+
+
+def _runs(process: psutil.Process, properties: Path) -> bool:
     try:
         line = process.cmdline()
     except psutil.Error:
         return False
-    return MAIN_CLASS in line and line[-1] == str(files.properties) and is_alive(process)
+    return MAIN_CLASS in line and line[-1] == str(properties) and is_alive(process)
 
 
 def _ended_within(process: psutil.Process, seconds: float) -> bool:
