@@ -17,6 +17,7 @@ __all__ = [
     "ADDRESSES",
     "FILE",
     "NAME",
+    "ORIGINS",
     "PATH",
     "PORT",
     "TEXT",
@@ -97,10 +98,21 @@ def _parse_name(text: str) -> str:
     return text
 
 
+def _parse_origins(text: str) -> str:
+    origins = [part.strip().lower() for part in text.split(",")]
+    for origin in origins:
+        parts = urlsplit(origin)
+        bare = parts.scheme in {"http", "https"} and f"{parts.scheme}://{parts.netloc}" == origin
+        if origin != "*" and not (bare and parts.hostname):
+            raise ValueError(origin)
+    return ",".join(origins)
+
+
 ADDRESSES = Kind("host:port[,host:port...]", _parse_addresses)
 TEXT = Kind("text", str)
 NAME = Kind("1 to 200 letters, digits, dots, dashes or underscores", _parse_name)
 URL = Kind("an http:// or https:// address", _parse_url)
+ORIGINS = Kind("origins such as https://console.example.com, with commas, or *", _parse_origins)
 PATH = Kind("a path", _parse_path)
 FILE = Kind("the path of an existing file", _parse_file)
 PORT = integer(0, 65_535)

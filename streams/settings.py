@@ -20,6 +20,7 @@ from streams.setting import (
     ADDRESSES,
     FILE,
     NAME,
+    ORIGINS,
     PATH,
     PORT,
     TEXT,
@@ -246,6 +247,18 @@ class Settings:
         integer(1, 300_000),
         "Largest request body, bytes; at most a third of the largest record.",
         shown="a third of the largest record: 300000",
+    )
+    http_allowed_origins: str | None = setting(
+        "HARN_HTTP_ALLOWED_ORIGINS",
+        None,
+        ORIGINS,
+        "Origins of web pages that may send events; unset means none: browsers are refused.",
+    )
+    secrets_dir: Path = setting(
+        "HARN_SECRETS_DIR",
+        Path(".harn/secrets"),
+        PATH,
+        "Where ingest finds the secrets of webhooks: one file each, `<namespace>.<name>`.",
     )
     metrics_host: str = setting(
         "HARN_METRICS_HOST", "127.0.0.1", TEXT, "Address metrics and health listen on."

@@ -9,6 +9,7 @@ from topology.model import Edge
 
 INGEST = Edge(
     name="ingest",
+    reads=("triggers.registry",),
     writes=("trigger.inbox.envelopes",),
     doc="Takes events from the world and answers after the broker's ack.",
 )

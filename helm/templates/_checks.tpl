@@ -64,7 +64,7 @@
 {{- end -}}
 
 {{- define "harn.checkSettings" -}}
-{{- $ours := dict "KAFKA_BOOTSTRAP_SERVERS" "kafka.bootstrapServers" "KAFKA_SECURITY_PROTOCOL" "kafka.securityProtocol" "KAFKA_SASL_MECHANISM" "kafka.sasl.mechanism" "KAFKA_SASL_USERNAME" "kafka.sasl.existingSecret" "KAFKA_SASL_PASSWORD" "kafka.sasl.existingSecret" "KAFKA_SSL_CA_LOCATION" "kafka.tls.existingSecret" "SCHEMA_REGISTRY_URL" "schemaRegistry.url" "HARN_PARTITIONS" "topics.partitions" "HARN_REPLICATION_FACTOR" "topics.replicationFactor" "HARN_MIN_INSYNC_REPLICAS" "topics.minInsyncReplicas" "HARN_STORE" "store.kind" "HARN_DRAIN_MS" "drainSeconds" "HARN_LOG_LEVEL" "log.level" "HARN_LOG_FORMAT" "log.format" "HARN_HTTP_PORT" "ingest.port" "HARN_METRICS_PORT" "metrics.port" -}}
+{{- $ours := dict "KAFKA_BOOTSTRAP_SERVERS" "kafka.bootstrapServers" "KAFKA_SECURITY_PROTOCOL" "kafka.securityProtocol" "KAFKA_SASL_MECHANISM" "kafka.sasl.mechanism" "KAFKA_SASL_USERNAME" "kafka.sasl.existingSecret" "KAFKA_SASL_PASSWORD" "kafka.sasl.existingSecret" "KAFKA_SSL_CA_LOCATION" "kafka.tls.existingSecret" "SCHEMA_REGISTRY_URL" "schemaRegistry.url" "HARN_PARTITIONS" "topics.partitions" "HARN_REPLICATION_FACTOR" "topics.replicationFactor" "HARN_MIN_INSYNC_REPLICAS" "topics.minInsyncReplicas" "HARN_STORE" "store.kind" "HARN_DRAIN_MS" "drainSeconds" "HARN_LOG_LEVEL" "log.level" "HARN_LOG_FORMAT" "log.format" "HARN_HTTP_PORT" "ingest.port" "HARN_SECRETS_DIR" "ingest.webhooks.existingSecret" "HARN_METRICS_PORT" "metrics.port" -}}
 {{- range $name, $_ := .Values.settings -}}
 {{- if hasKey $ours $name -}}
 {{- fail (printf "settings.%s is set, expected the value %s instead" $name (get $ours $name)) -}}

@@ -72,6 +72,11 @@ spec:
           mountPath: /etc/harn/manifest
           readOnly: true
         {{- end }}
+        {{- if and (eq .role "ingest") $.Values.ingest.webhooks.existingSecret }}
+        - name: webhooks
+          mountPath: /etc/harn/secrets
+          readOnly: true
+        {{- end }}
   volumes:
     {{- include "harn.volumes" $ | nindent 4 }}
     {{- if not .stateful }}
@@ -82,6 +87,11 @@ spec:
     - name: manifest
       configMap:
         name: {{ include "harn.manifestConfigMap" $ | quote }}
+    {{- end }}
+    {{- if and (eq .role "ingest") $.Values.ingest.webhooks.existingSecret }}
+    - name: webhooks
+      secret:
+        secretName: {{ $.Values.ingest.webhooks.existingSecret | quote }}
     {{- end }}
 {{- end -}}
 
@@ -96,6 +106,10 @@ spec:
   value: 0.0.0.0
 - name: HARN_HTTP_PORT
   value: {{ int .root.Values.ingest.port | quote }}
+{{- if .root.Values.ingest.webhooks.existingSecret }}
+- name: HARN_SECRETS_DIR
+  value: /etc/harn/secrets
+{{- end }}
 {{- end }}
 {{- if .isStage }}
 # A container that is restarted in its pod takes its partitions again without a rebalance.

@@ -24,7 +24,7 @@ from typing import Any, cast
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_table import Field, read_integer, table_of
 from streams.core.provider_catalog import SIGNED_WEBHOOKS
-from streams.core.webhook import PATH_EXPECTED, is_path
+from streams.core.webhook import PATH_EXPECTED, is_path, parse_reference
 
 __all__ = ["INGRESS_FIELDS", "SECRETS", "ingress_of", "read_secrets", "webhook_rules"]
 
@@ -34,9 +34,7 @@ BODY_BYTES_MAX = 300_000
 _ORIGINS_MAX = 100
 _SECRETS_MAX = 20
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
-_SECRET_NAME = re.compile(_NAME)
-_REFERENCE = re.compile(rf"({_NAME})/({_NAME})(@{_NAME})?")
+_SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _ORIGIN = re.compile(r"\*|https?://(\[[0-9a-f:.]+\]|[a-z0-9][a-z0-9.-]*)(:[0-9]{1,5})?")
 
 
@@ -51,7 +49,7 @@ def read_secrets(value: object, place: Place) -> dict[str, str]:
         entry = place.field(name)
         if _SECRET_NAME.fullmatch(name) is None:
             entry.refuse("is no name: expected letters, digits, dashes or underscores")
-        elif not isinstance(reference, str) or _REFERENCE.fullmatch(reference) is None:
+        elif not isinstance(reference, str) or parse_reference(reference) is None:
             # What stands there may be the secret itself: it is not repeated.
             entry.refuse(
                 "is no reference, expected <namespace>/<name> or <namespace>/<name>@<version> of "

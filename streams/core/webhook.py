@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from streams.core.wire import BindingDefinition
 
@@ -22,8 +22,10 @@ __all__ = [
     "INGRESS",
     "PATH_CHARS_MAX",
     "PATH_EXPECTED",
+    "SecretReference",
     "WebhookRoute",
     "is_path",
+    "parse_reference",
     "path_of",
     "plain_path",
     "route_of",
@@ -36,7 +38,23 @@ INGRESS = "ingress"
 PATH_CHARS_MAX = 200
 PATH_EXPECTED = "a path such as /github/acme: letters, digits and . _ ~ - between slashes"
 
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+_REFERENCE = re.compile(rf"({_NAME})/({_NAME})(?:@({_NAME}))?")
 _PATH = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*")
+
+
+class SecretReference(NamedTuple):
+    """Where a secret stands: never the secret itself."""
+
+    namespace: str
+    name: str
+    version: str | None
+
+
+def parse_reference(text: str, /) -> SecretReference | None:
+    """Read `<namespace>/<name>` or `<namespace>/<name>@<version>`; None for anything else."""
+    found = _REFERENCE.fullmatch(text)
+    return None if found is None else SecretReference(*found.groups())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

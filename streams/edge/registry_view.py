@@ -23,7 +23,7 @@ from streams.settings import Settings
 from topology import TOPOLOGY
 from topology.model import STAGE_SKIP
 
-__all__ = ["RegistryView", "fold_registry", "read_registry"]
+__all__ = ["RegistryLog", "RegistryView", "fold_registry", "read_registry"]
 
 _STAGE = "registry"
 _READ_S = 1.0
@@ -72,42 +72,60 @@ def fold_registry(
     records: Sequence[ReadRecord], codec: Codec, fold: Fold = registry.FOLD
 ) -> RegistryView:
     """Fold the registry's log from its beginning; see `read_registry`."""
-    declared = TOPOLOGY.stage(_STAGE)
-    stage = BoundStage(declared, fold, TOPOLOGY, codec, partitions=1)
-    memory = Memory(stage, 0)
-    skips = _skipped(records, codec)
-    folded = 0
-    while folded < len(records):
-        try:
-            step = fold_batch(memory, records[folded:], skips=skips)
-        except FoldFailed as error:
-            position = (declared.source, 0, error.offset)
-            raise StageHalted(declared.name, position, repr(error.__cause__)) from error
-        settle(memory, step)
-        folded += step.records
-    state = memory.state
-    return RegistryView(
-        revision=revision.last_revision(state),
-        broadcast=_broadcast(records, codec),
-        policy=revision.policy_in_force(state),
-        rows=tuple(registry.registered(state)),
-        next_offset=records[-1].offset + 1 if records else 0,
-        memory=memory,
-    )
+    log = RegistryLog(codec, fold)
+    log.add(records)
+    return log.view()
 
 
-def _skipped(records: Sequence[ReadRecord], codec: Codec) -> frozenset[int]:
-    """Return the offsets that an operator told the registry to pass over."""
-    words = [record for record in records if record.kind == STAGE_SKIP]
-    values = [value for record in words if (value := _decoded(record, codec)) is not None]
-    about = [value for value in values if (value["stage"], value["timer"]) == (_STAGE, None)]
-    return frozenset(value["offset"] for value in about)
+class RegistryLog:
+    """The registry's log as far as it was read, folded on as it grows."""
 
+    def __init__(self, codec: Codec, fold: Fold = registry.FOLD) -> None:
+        self._codec = codec
+        self._declared = TOPOLOGY.stage(_STAGE)
+        self._memory = Memory(BoundStage(self._declared, fold, TOPOLOGY, codec, partitions=1), 0)
+        self._pending: list[ReadRecord] = []
+        self._skipped: set[int] = set()
+        self._broadcast = 0
+        self._next_offset = 0
 
-def _broadcast(records: Sequence[ReadRecord], codec: Codec) -> int:
-    words = [record for record in records if record.kind == "revision_broadcast"]
-    values = [value for record in words if (value := _decoded(record, codec)) is not None]
-    return max((value["revision"] for value in values), default=0)
+    def add(self, records: Sequence[ReadRecord]) -> None:
+        """Note the next records of the log; they are folded when somebody looks."""
+        for record in records:
+            self._next_offset = record.offset + 1
+            if record.kind == STAGE_SKIP:
+                self._note_skip(record)
+            elif record.kind == "revision_broadcast":
+                said = _decoded(record, self._codec)
+                self._broadcast = max(self._broadcast, said["revision"] if said else 0)
+        self._pending += records
+
+    def _note_skip(self, record: ReadRecord) -> None:
+        """Note the offset that an operator told the registry to pass over."""
+        said = _decoded(record, self._codec)
+        if said is not None and (said["stage"], said["timer"]) == (_STAGE, None):
+            self._skipped.add(said["offset"])
+
+    def view(self) -> RegistryView:
+        """Return what the registry knows.  Raises StageHalted where the fold raises on a record."""
+        while self._pending:
+            try:
+                step = fold_batch(self._memory, self._pending, skips=frozenset(self._skipped))
+            except FoldFailed as error:
+                position = (self._declared.source, 0, error.offset)
+                cause = repr(error.__cause__)
+                raise StageHalted(self._declared.name, position, cause) from error
+            settle(self._memory, step)
+            del self._pending[: step.records]
+        state = self._memory.state
+        return RegistryView(
+            revision=revision.last_revision(state),
+            broadcast=self._broadcast,
+            policy=revision.policy_in_force(state),
+            rows=tuple(registry.registered(state)),
+            next_offset=self._next_offset,
+            memory=self._memory,
+        )
 
 
 def _decoded(record: ReadRecord, codec: Codec) -> dict[str, Any] | None:

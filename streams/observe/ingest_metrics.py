@@ -8,7 +8,7 @@ _SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 
 
 class IngestMetrics:
-    """Observes the event API."""
+    """Observes the event API and webhooks."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -24,9 +24,39 @@ class IngestMetrics:
             registry=registry,
         )
 
+        self._refused = Counter(
+            "harn_ingest_webhooks_refused",
+            "Webhook deliveries refused, by reason.",
+            ["provider", "reason"],
+            registry=registry,
+        )
+        self._normalized = Histogram(
+            "harn_trigger_webhook_accepted_to_normalized_seconds",
+            "From a delivery's arrival until it was checked and made an event.",
+            ["provider"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._appended = Histogram(
+            "harn_trigger_webhook_accepted_to_queue_append_seconds",
+            "From a delivery's arrival until the broker had its event.",
+            ["provider"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
     def answered(self, status: int, events: int, seconds: float) -> None:
         """A request with so many events was answered."""
         label = str(status)
         self._requests.labels(label).inc()
         self._events.labels(label).inc(events)
         self._seconds.observe(seconds)
+
+    def webhook_refused(self, provider: str, reason: str) -> None:
+        """A delivery was refused."""
+        self._refused.labels(provider, reason).inc()
+
+    def webhook_taken(self, provider: str, normalized_s: float, appended_s: float) -> None:
+        """A delivery became an event, and was in the log, so long after it came."""
+        self._normalized.labels(provider).observe(normalized_s)
+        self._appended.labels(provider).observe(appended_s)

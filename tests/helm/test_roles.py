@@ -16,6 +16,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from streams.edge.handlers import Handlers, load_manifest
+from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.stage_metrics import StageCollectors
 from streams.roles import STAGE_ROLES, Role
@@ -207,6 +208,21 @@ def test_a_roles_own_pod_values_win_and_the_others_stay(render: Render) -> None:
         assert "envFrom" not in container(other)
 
 
+def test_ingest_alone_has_the_secrets_of_webhooks(render: Render) -> None:
+    rendered = render("full")
+    pod = rendered.workload("ingest")["spec"]["template"]
+    folder = environment(pod)["HARN_SECRETS_DIR"]
+    mount = next(each for each in container(pod)["volumeMounts"] if each["mountPath"] == folder)
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == mount["name"])
+
+    assert mount["readOnly"]
+    assert volume["secret"] == {"secretName": "webhook-secrets"}
+    for role in set(Role) - {Role.INGEST}:
+        other = rendered.workload(role)["spec"]["template"]
+        assert "HARN_SECRETS_DIR" not in environment(other)
+        assert volume not in other["spec"]["volumes"]
+
+
 def test_autoscaling_owns_the_number_of_replicas(render: Render) -> None:
     rendered = render("rocksdb")
     (scaler,) = rendered.of_kind("HorizontalPodAutoscaler")
@@ -225,6 +241,7 @@ def test_alerts_and_dashboards_ask_for_metrics_that_exist(render: Render) -> Non
     registry = CollectorRegistry()
     StageCollectors(registry)
     InvokerMetrics(registry)
+    IngestMetrics(registry)
     exported: set[str] = set()
     for family in registry.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}

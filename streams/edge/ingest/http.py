@@ -3,11 +3,12 @@
 | route | answers |
 |---|---|
 | `POST /v1/events` | see `streams.edge.ingest.events_api` |
+| `POST /webhooks/<path>` | see `streams.edge.ingest.webhooks.webhooks_api` |
 | `GET /healthz` | 200 while the process serves; the broker has no say in it |
-| `GET /readyz` | 200 while the broker answers and the inbox's mailbox exists, else 503 |
+| `GET /readyz` | 200 while the broker answers, and webhook paths are known, else 503 |
 
-Nothing here authenticates: it listens on the loopback address unless told otherwise, and belongs
-behind a proxy that does.
+Webhooks are checked against their signatures.  `/v1/events` authenticates nobody: it listens on the
+loopback address unless told otherwise, and belongs behind a proxy that does.
 
 Source: DESIGN "Roles", ingest.
 """
@@ -24,9 +25,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams.codec import Codec
+from streams.edge.ingest.answer import Door, IngestObserver, json_response
 from streams.edge.ingest.envelopes import ENVELOPES, Envelopes
-from streams.edge.ingest.events_api import EventsApi, IngestObserver, json_response
+from streams.edge.ingest.events_api import EventsApi
 from streams.edge.ingest.listener import Listener
+from streams.edge.ingest.origins import Origins
+from streams.edge.ingest.webhooks.routes import WebhookRoutes
+from streams.edge.ingest.webhooks.webhooks_api import WebhooksApi
 from streams.edge.publisher import Publisher
 from streams.kafka import make_admin
 from streams.settings import Settings
@@ -68,16 +73,21 @@ class IngestService:
         self._settings = settings
         self._broker = _BrokerWatch(settings)
         self._stopping = False
-        self.events = EventsApi(
-            Envelopes(publisher, codec),
-            body_bytes_max=settings.http_max_body_bytes,
-            in_flight_max=in_flight_max,
-            observer=observer,
+        self.door = Door(in_flight_max=in_flight_max, observer=observer)
+        self._routes = WebhookRoutes(settings, codec)
+        envelopes, limit = Envelopes(publisher, codec), settings.http_max_body_bytes
+        origins = Origins((settings.http_allowed_origins or "").split(","))
+        events = EventsApi(envelopes, self.door, origins, body_bytes_max=limit)
+        webhooks = WebhooksApi(
+            envelopes, self.door, self._routes, body_bytes_max=limit, observer=observer
         )
         app = web.Application(
             client_max_size=settings.http_max_body_bytes, middlewares=[_errors_as_json]
         )
-        app.router.add_post("/v1/events", self.events.post)
+        app.router.add_post("/v1/events", events.post)
+        app.router.add_options("/v1/events", events.options)
+        app.router.add_post("/webhooks/{path:.+}", webhooks.post)
+        app.router.add_options("/webhooks/{path:.+}", webhooks.options)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.add_routes(routes)
@@ -100,17 +110,21 @@ class IngestService:
         if not _is_loopback(self._settings.http_host):
             _LOG.warning("http_is_open", extra={"host": self._settings.http_host})
         await self._listener.start()
+        self._routes.start()
 
     async def stop(self) -> None:
         """Take no further request and answer those under way; idempotent."""
         self._stopping = True
         await self._listener.stop()
+        await self._routes.stop()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return json_response(200, {"status": "ok"})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         problem = "the service is stopping" if self._stopping else await self._broker.problem()
+        if problem is None and not self._routes.known:
+            problem = "the registry's log is not read yet, so no webhook path is known"
         if problem is None:
             return json_response(200, {"status": "ready"})
         return json_response(503, {"status": "not ready", "error": problem})

@@ -35,6 +35,12 @@ class Answers:
         assert seconds >= 0
         self.seen.append((status, events))
 
+    def webhook_refused(self, provider: str, reason: str) -> None:
+        raise AssertionError((provider, reason))
+
+    def webhook_taken(self, provider: str, normalized_s: float, appended_s: float) -> None:
+        raise AssertionError((provider, normalized_s, appended_s))
+
 
 @pytest.fixture(scope="module")
 def settings() -> Iterator[Settings]:
@@ -261,7 +267,7 @@ async def test_a_request_beyond_the_bound_is_told_to_come_again(
     head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
     async with httpx.AsyncClient(base_url=service.url) as client:
-        while service.events.in_flight == 0:
+        while service.door.in_flight == 0:
             await client.get("/healthz")
         refused = await client.post("/v1/events", json=EVENT)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
@@ -359,8 +365,17 @@ async def test_liveness_does_not_depend_on_the_broker_and_readiness_does() -> No
     await service.stop()
 
 
-async def test_it_is_ready_while_the_broker_answers(client: httpx.AsyncClient) -> None:
+async def test_it_is_ready_once_the_broker_answers_and_the_registry_is_read(
+    client: httpx.AsyncClient, publisher: Publisher
+) -> None:
+    value = CODEC.encode("revision_broadcast", {"revision": 0})
+    await publisher.append(
+        "triggers.registry", kind="revision_broadcast", key=b"", value=value, partition=0
+    )
     response = await client.get("/readyz")
+    while response.status_code == 503:
+        assert "webhook path" in response.json()["error"]
+        response = await client.get("/readyz")
     assert (response.status_code, response.json()) == (200, {"status": "ready"})
 
 
@@ -381,7 +396,7 @@ async def test_stopping_answers_what_is_under_way_and_can_be_repeated(
     await service.start()
     async with httpx.AsyncClient(base_url=service.url) as client:
         asked = asyncio.create_task(client.post("/v1/events", json=EVENT))
-        await eventually(lambda: service.events.in_flight > 0 or asked.done(), "the request")
+        await eventually(lambda: service.door.in_flight > 0 or asked.done(), "the request")
         await service.stop()
         assert (await asked).status_code == 202
         with pytest.raises(httpx.ConnectError):

@@ -27,3 +27,19 @@ def test_two_applications_of_one_process_count_apart() -> None:
     IngestMetrics(second)
 
     assert second.get_sample_value("harn_ingest_requests_total", {"status": "202"}) is None
+
+
+def test_deliveries_are_observed_by_their_provider() -> None:
+    registry = CollectorRegistry()
+    metrics = IngestMetrics(registry)
+    metrics.webhook_taken("github", 0.002, 0.02)
+    metrics.webhook_refused("github", "signature_mismatch")
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, labels)
+
+    prefix = "harn_trigger_webhook_accepted_to"
+    assert value(f"{prefix}_normalized_seconds_sum", provider="github") == 0.002
+    assert value(f"{prefix}_queue_append_seconds_sum", provider="github") == 0.02
+    refused = {"provider": "github", "reason": "signature_mismatch"}
+    assert value("harn_ingest_webhooks_refused_total", **refused) == 1

@@ -1,0 +1,1 @@
+"""Webhooks: deliveries of known providers, checked against their signatures and made events."""
