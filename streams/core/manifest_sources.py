@@ -96,9 +96,10 @@ def _read_trigger(table: Mapping[str, Any], fields: tuple[Field, ...], place: Pl
 
 
 def _tables(value: object, place: Place) -> list[tuple[Mapping[str, Any], Place]]:
+    given: object = value
     entries = cast("list[object]", value) if isinstance(value, list) else []
     if not entries:
-        place.expected(value, "tables written as [[triggers.sources]], one at least")
+        place.expected(given, "tables written as [[triggers.sources]], one at least")
         return []
     if len(entries) > SOURCES_MAX:
         place.refuse(f"has {len(entries)} entries, expected at most {SOURCES_MAX}")
