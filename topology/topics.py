@@ -46,7 +46,11 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         retention=RetentionRule.MAILBOX,
         key="provider:dedupe_key, else event id",
         doc="Mailbox of inbox; the durable ingress stream.",
-        kinds=(("event_ingested", "event_ingested"), ("revision_published", "revision_published")),
+        kinds=(
+            ("event_ingested", "event_ingested"),
+            ("source_rejected", "source_rejected"),
+            ("revision_published", "revision_published"),
+        ),
     ),
     Topic(
         name="trigger.inbox",

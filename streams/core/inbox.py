@@ -7,6 +7,7 @@
 | `event_ingested`, new | seen | one `event_matched` per binding, by trigger id, then version |
 | `revision_published`, next | bindings replaced | `revision_reached` to every dispatch partition |
 | `revision_published`, repeat | unchanged | none |
+| `source_rejected`, new | seen | `record_quarantined` under the position in its own topic |
 | a cron trigger's tick is due | its next tick | see `streams.core.cron` |
 
 Invariants: one event id or delivery id is matched at most once per window, unless it was forgotten
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from streams.core import bounds, cron, ids, revision
+from streams.core import bounds, cron, foreign, ids, revision
 from streams.core.expression import Expressions, Failed
 from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
@@ -40,6 +41,7 @@ from streams.core.wire import (
     RevisionReached,
     RowBinding,
     RowSeen,
+    SourceRejected,
     TriggerEvent,
 )
 
@@ -128,6 +130,21 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
         _taken(index, record, envelope, binding, ids.derived(record, "dispatch", place), headers)
         for place, binding in enumerate(bindings)
     ]
+
+
+def _on_source_rejected(state: State, record: Record) -> Answer:
+    """Quarantine what an edge could not make an event of; once, however often it says so."""
+    rejected: SourceRejected = record.value
+    problem = foreign.problem(rejected)
+    if problem is not None:
+        return problem
+    position = str(foreign.position_of(rejected))
+    seen_key = f"s:\0source:{position}"
+    seen: RowSeen | None = state.rows.get(seen_key)
+    if seen is not None and seen["expires_at_ms"] > state.now_ms:
+        return ()
+    _remember(state, seen_key, position)
+    return (foreign.quarantined(rejected),)
 
 
 def _targets(envelope: EventIngested) -> Iterable[tuple[str, str | None, int]]:
@@ -279,6 +296,8 @@ def _on_record(state: State, record: Record, /) -> Answer:
             return _on_event_ingested(state, record)
         case "revision_published":
             return _on_revision_published(state, record)
+        case "source_rejected":
+            return _on_source_rejected(state, record)
         case _:
             return Rejection("INB-001", f"the inbox has no use for kind {record.kind!r}")
 

@@ -45,7 +45,7 @@ from streams.core.manifest_table import (
     table_of,
 )
 from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, webhook_rules
-from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.core.provider_catalog import BUILT_KINDS, BUILT_STREAMS, PROVIDERS, TRIGGER_KINDS
 from streams.core.schedule import Calendar
 from streams.core.webhook import INGRESS, route_problem
 from streams.core.wire import BindingDefinition
@@ -261,6 +261,11 @@ def _provider_supports_kind(
     if supported is None:
         known = ", ".join(PROVIDERS)
         place.field("provider").refuse(f"{shown(provider)} is not registered; known are {known}")
+    elif kind == "stream" and "stream" in supported and provider not in BUILT_STREAMS:
+        built = ", ".join(BUILT_STREAMS)
+        place.field("provider").refuse(
+            f"{provider!r} is not built in this release, whose streams are those of {built}"
+        )
     elif kind in BUILT_KINDS and kind not in supported:
         place.field("provider").refuse(
             f"{provider!r} does not support kind {kind!r}, only {', '.join(supported)}"
@@ -293,8 +298,8 @@ _RULES: tuple[_Rule, ...] = (
 _LATER_TRIGGER_KEYS = (
     *("autonomy_tier", "tier", "when_budget", "allow_cleartext", "dedupe_key"),
     *("budget", "window", "dlq_alerts", "dlq-alerts"),
-    # Kind-specific: poll and the streams.
-    *("interval", "topic", "topics", "subject", "subjects", "slot"),
+    # Kind-specific: poll, and streams of other providers than Kafka.
+    *("interval", "subject", "subjects", "slot"),
     *("address", "domain", "routing", "url", "path"),
 )
 

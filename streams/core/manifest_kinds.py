@@ -6,6 +6,12 @@
     timezone = "Europe/Berlin"           # UTC when left out
     missed = "last"                      # or "skip", or "all"
 
+    kind = "stream"
+    provider = "kafka"
+    topic = "orders"                     # or topics = ["orders", "refunds"]
+    format = "json"                      # or "text", "bytes", "avro"
+    start = "latest"                     # or "earliest"
+
 A key of one kind is refused on a trigger of another: it would do nothing.
 
 Source: SEMANTICS 1.4, 1.5.
@@ -16,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streams.core import cron
+from streams.core import cron, stream_source
 from streams.core.manifest_place import Place, shown
-from streams.core.manifest_table import Field, read_choice
+from streams.core.manifest_table import Field, read_choice, read_texts
 from streams.core.schedule import CHARS_MAX, UTC
 
 __all__ = ["KIND_FIELDS", "keys_of_kind", "kind_rules"]
@@ -57,7 +63,34 @@ _CRON = (
     Field(name="missed", read=read_choice("last", "skip", "all"), default=cron.MISSED_DEFAULT),
 )
 
-_BY_KIND: Mapping[str, tuple[Field, ...]] = {"cron": _CRON}
+
+def _read_topic(value: object, place: Place) -> str:
+    if not isinstance(value, str) or not stream_source.is_topic(value):
+        place.expected(value, "the name of a topic: 1 to 249 letters, digits and . _ -")
+        return ""
+    if stream_source.is_ours(value):
+        place.refuse(f"is {shown(value)}, which this application writes itself")
+    return value
+
+
+def _read_topics(value: object, place: Place) -> list[str]:
+    topics = read_texts(value, place)
+    if len(topics) > stream_source.TOPICS_MAX:
+        place.refuse(f"has {len(topics)} entries, expected at most {stream_source.TOPICS_MAX}")
+    for index, topic in enumerate(topics):
+        if topic:
+            _read_topic(topic, place.field(index))
+    return topics
+
+
+_STREAM = (
+    Field(name="topic", read=_read_topic),
+    Field(name="topics", read=_read_topics),
+    Field(name="format", read=read_choice(*stream_source.FORMATS), default="json"),
+    Field(name="start", read=read_choice(*stream_source.STARTS), default="latest"),
+)
+
+_BY_KIND: Mapping[str, tuple[Field, ...]] = {"cron": _CRON, stream_source.KIND: _STREAM}
 
 KIND_FIELDS: tuple[Field, ...] = tuple(field for fields in _BY_KIND.values() for field in fields)
 """The keys of a trigger that this module reads."""
@@ -70,7 +103,7 @@ def keys_of_kind(kind: str | None, /) -> frozenset[str]:
 
 
 def kind_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
-    """Each kind has its own keys; a cron trigger needs a schedule."""
+    """Each kind has its own keys; a cron trigger needs a schedule, a stream its topics."""
     kind: str = values["kind"]
     if not kind:
         return
@@ -82,6 +115,8 @@ def kind_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Pl
                 place.field(field.name).refuse(f"is a key of kind {owner!r}, not of {kind!r}")
     if kind == "cron":
         _cron_rules(values, place)
+    elif kind == stream_source.KIND:
+        _stream_rules(values, place)
 
 
 def _cron_rules(values: Mapping[str, Any], place: Place) -> None:
@@ -95,3 +130,13 @@ def _cron_rules(values: Mapping[str, Any], place: Place) -> None:
             place.field("match").field("events").field(index).expected(
                 event, f"{cron.TICK_KIND!r}, the one kind of event that a schedule makes"
             )
+
+
+def _stream_rules(values: Mapping[str, Any], place: Place) -> None:
+    provider: str = values["provider"]
+    if values["topic"] is None and not values["topics"]:
+        place.field("topic").refuse(
+            f"is missing: a stream of {provider!r} needs topic = '…' or topics = ['…', '…']"
+        )
+    elif values["topic"] is not None and values["topics"] is not None:
+        place.field("topic").refuse("stands beside topics: name all of them there")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BUILT_KINDS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
+__all__ = ["BUILT_KINDS", "BUILT_STREAMS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
 
 TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "predicate", "a2a-push")
 """Every way in which events can arrive, as a trigger's `kind`."""
 
-BUILT_KINDS = ("webhook", "cron")
+BUILT_KINDS = ("webhook", "cron", "stream")
 """Those that this release can take; the others are refused when a manifest is loaded."""
+
+BUILT_STREAMS = ("kafka",)
+"""Providers whose streams this release can read."""
 
 _WEBHOOK = ("webhook",)
 _STREAM = ("stream",)

@@ -820,6 +820,27 @@ class RunningInvocation(TypedDict):
     fence: int
 
 
+class SourceRejected(TypedDict):
+    """The record SourceRejected.
+
+    A record of a topic that is not ours, which cannot become an event. The inbox quarantines it
+    under its own position.
+    """
+
+    trigger_id: str | None
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    oversized: bool
+    reason: str
+    kind: str | None
+    key: bytes | None
+    raw: bytes
+    raw_size: int
+    raw_sha256: str
+
+
 class StageResume(TypedDict):
     """An operator's word that a halted partition shall try its record again."""
 

@@ -18,11 +18,13 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 from confluent_kafka.schema_registry import Schema as RegisteredSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from fastavro import parse_schema
 from httpx2 import TransportError
 
 from schemas import Schema, SchemaError, SchemaSet
@@ -31,7 +33,7 @@ from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
 from topology import TOPOLOGY, Topology
 
-__all__ = ["SchemaRegistry", "register_schemas", "subjects"]
+__all__ = ["ForeignSchemas", "SchemaRegistry", "register_schemas", "subjects"]
 
 _AVRO = "AVRO"
 _POSITION_ROW = "row_position"  # every changelog holds one a partition, whatever its rows are
@@ -46,6 +48,8 @@ _CLIENT_OPTIONS = {
 # An id that nobody registered is asked for again after a while, not once a record.
 _ABSENT_FOR_S = 30.0
 _ABSENT_MAX = 100
+_NO_SCHEMA = "the registry has none of that id"
+_REFERENCES_DEPTH_MAX = 16
 
 
 class SchemaRegistry:
@@ -112,6 +116,68 @@ class SchemaRegistry:
                 return None
         found = self._writers[schema_id] = _read_schema(registered)
         return found
+
+
+class ForeignSchemas:
+    """Avro schemas that others registered, by id; kept as long as the process runs."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = SchemaRegistryClient({"url": url, **_CLIENT_OPTIONS})
+        self._parsed: dict[int, Any] = {}
+        self._absent_until_s: dict[int, float] = {}
+        weakref.finalize(self, self._client.close)
+
+    def parsed(self, schema_id: int, /) -> Any:  # noqa: ANN401 - fastavro's form of a schema
+        """Return the schema in fastavro's form, or a text that says why there is none.
+
+        Raises: BrokerError when the registry does not answer.
+        """
+        found = self._parsed.get(schema_id)
+        if found is None:
+            if self._absent_until_s.get(schema_id, 0.0) > time.monotonic():
+                return _NO_SCHEMA
+            found = self._fetch(schema_id)
+            if found != _NO_SCHEMA:
+                self._parsed[schema_id] = found
+        return found
+
+    def _fetch(self, schema_id: int) -> Any:  # noqa: ANN401 - as above
+        with _outages_named(self._url, f"id {schema_id}"):
+            try:
+                registered = self._client.get_schema(schema_id)
+                named: dict[str, Any] = {}
+                self._follow(registered, named, 0)
+            except SchemaRegistryError as error:
+                if error.http_status_code != 404:
+                    raise
+                if len(self._absent_until_s) >= _ABSENT_MAX:
+                    self._absent_until_s.clear()
+                self._absent_until_s[schema_id] = time.monotonic() + _ABSENT_FOR_S
+                return _NO_SCHEMA
+        return _parse_foreign(registered, named)
+
+    def _follow(self, registered: RegisteredSchema, named: dict[str, Any], depth: int) -> None:
+        """Parse what a schema refers to, innermost first."""
+        for reference in (registered.references or ()) if depth < _REFERENCES_DEPTH_MAX else ():
+            subject, version = reference.subject, reference.version
+            if subject is None or version is None:
+                continue  # parsing says which name is missing
+            found = self._client.get_version(subject, version).schema
+            if found is not None:
+                self._follow(found, named, depth + 1)
+                _parse_foreign(found, named)
+
+
+def _parse_foreign(registered: RegisteredSchema, named: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return a schema in fastavro's form, or why it has none; names that it defines are added."""
+    if registered.schema_type not in {None, _AVRO}:
+        return f"is of type {registered.schema_type}, expected {_AVRO}"
+    try:
+        definition = json.loads(registered.schema_str or "")
+        return parse_schema(definition, named_schemas=named)
+    except Exception as error:  # noqa: BLE001 - a library's, over a schema of somebody else's
+        return f"is no Avro schema that can be read ({type(error).__name__}: {error})"[:200]
 
 
 def register_schemas(

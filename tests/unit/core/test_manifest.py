@@ -255,7 +255,7 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
     [
         *("autonomy_tier", "tier", "when_budget", "allow_cleartext"),
         *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts"),
-        *("interval", "topic", "subject", "slot", "address", "url", "path"),
+        *("interval", "subject", "slot", "address", "url", "path"),
     ],
 )
 def test_a_key_of_a_later_release_is_refused_by_name(key: str) -> None:

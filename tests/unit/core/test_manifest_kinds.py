@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from streams.core.manifest import Manifest, parse_manifest
+from streams.core.stream_source import StreamSource, source_of
 from streams.expressions import EXPRESSIONS
 from streams.schedules import CALENDAR
+from topology import TOPOLOGY
 
 CRON = """
 [[triggers]]
@@ -100,3 +102,75 @@ def test_a_key_of_another_kind_is_refused() -> None:
         'provider = "cron"', 'provider = "github"'
     )
     assert "schedule is a key of kind 'cron', not of 'webhook'" in problem(webhook)
+
+
+# ---------------------------------------------------------------------- streams
+STREAM = """
+[[triggers]]
+id = "orders"
+kind = "stream"
+provider = "kafka"
+match = {}
+handler = "f"
+"""
+
+
+def source(*lines: str) -> StreamSource:
+    manifest = parse(STREAM + "\n".join(lines))
+    assert isinstance(manifest, Manifest), manifest
+    found = source_of(manifest.bindings[0])
+    assert found is not None
+    return found
+
+
+def test_a_stream_reads_its_topics_in_a_group_of_its_own() -> None:
+    one = source('topic = "shop.orders"')
+    assert (one.topics, one.format, one.start) == (("shop.orders",), "json", "latest")
+    assert one.group == "harn.stream.default.orders"
+    two = source('topics = ["b", "a"]', 'format = "avro"', 'start = "earliest"')
+    assert (two.topics, two.format, two.start) == (("a", "b"), "avro", "earliest")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("", "topic is missing: a stream of 'kafka' needs topic = '…' or topics"),
+        ("topics = []", "topic is missing: a stream of 'kafka' needs topic"),
+        ('topic = "a"\ntopics = ["b"]', "topic stands beside topics: name all of them there"),
+        ('topic = "a b"', "topic is 'a b', expected the name of a topic"),
+        ('topic = ".."', "topic is '..', expected the name of a topic"),
+        (f'topic = "{"x" * 250}"', "expected the name of a topic: 1 to 249"),
+        ('topics = ["a", 3]', "topics[1] is 3, expected text"),
+        ('topics = ["a", "a"]', "topics[1] is 'a', which stands in the list already"),
+        (f"topics = {[f't{n}' for n in range(21)]}", "topics has 21 entries, expected at most 20"),
+        ('topic = "a"\nformat = "xml"', "format is 'xml', expected one of json, text, bytes, avro"),
+        ('topic = "a"\nstart = "now"', "start is 'now', expected one of latest, earliest"),
+        ('topic = "a"\nwindow = { mode = "tumbling" }', "window is not built in this release"),
+        ('topic = "a"\nschedule = "@daily"', "schedule is a key of kind 'cron', not of 'stream'"),
+    ],
+)
+def test_a_stream_that_cannot_be_read_is_refused(lines: str, expected: str) -> None:
+    assert expected in problem(STREAM + lines)
+
+
+def test_streams_of_other_providers_come_later() -> None:
+    found = problem((STREAM + 'topic = "a"').replace('"kafka"', '"nats"'))
+    assert "'nats' is not built in this release, whose streams are those of kafka" in found
+
+
+def test_no_topic_of_our_own_can_be_a_source() -> None:
+    ours = [topic.name.replace("{", "").replace("}", "") for topic in TOPOLOGY.topics]
+    for name in ours:
+        found = problem(STREAM + f'topic = "{name}"')
+        assert f"topic is '{name}', which this application writes itself" in found
+    for name in ("orders", "triggered", "workers", "shop.trigger.x"):
+        assert source(f'topic = "{name}"').topics == (name,)
+
+
+def test_a_definition_that_no_manifest_would_hold_is_no_source() -> None:
+    manifest = parse(STREAM + 'topic = "a"')
+    assert isinstance(manifest, Manifest)
+    [found] = manifest.bindings
+    for broken in ("no json", "{}", '{"topic":"trigger.dispatches"}', '{"topic":"a","format":"x"}'):
+        assert source_of({**found, "definition": broken}) is None
+    assert source_of({**found, "kind": "webhook"}) is None

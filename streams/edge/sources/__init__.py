@@ -1,0 +1,1 @@
+"""Topics of others as sources of events: consumers by trigger, records to envelopes."""
