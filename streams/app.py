@@ -11,6 +11,7 @@ Source: DESIGN "Roles", "Failure".
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 from collections.abc import Callable, Coroutine, Sequence
@@ -33,11 +34,13 @@ from streams.edge.ingest.http import IngestService
 from streams.edge.invoker import Invoker
 from streams.edge.publisher import Publisher
 from streams.edge.service import EdgeService
+from streams.edge.sources.service import StreamSources
 from streams.errors import ConfigError, HarnError
 from streams.observe import logs
 from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.server import ObserveServer
+from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
 from streams.provision import check_topology, verify_stages, verify_topics_of_edges
 from streams.roles import Role
@@ -124,6 +127,7 @@ class Application:
             observer = InvokerMetrics(self.metrics)
             edges.append(Invoker(settings, self._publisher, codec, handlers, observer=observer))
         if Role.INGEST in roles:
+            edges.append(_stream_sources(settings, self._publisher, codec, self.metrics))
             metrics = IngestMetrics(self.metrics)
             edges.append(IngestService(settings, self._publisher, codec, observer=metrics))
         return edges
@@ -249,6 +253,17 @@ def _handlers(manifest: Path | None) -> Handlers:
         problem = "the invoker runs the handlers of a manifest, and none was named"
         raise ConfigError(problem, remedy="name one with --manifest")
     return Handlers.load(load_manifest(manifest))
+
+
+def _stream_sources(
+    settings: Settings, publisher: Publisher, codec: Codec, metrics: CollectorRegistry
+) -> StreamSources:
+    avro = None
+    if settings.schema_registry_url is not None:
+        # Imported here for the reason of `streams.edge.codecs`.
+        module = importlib.import_module("streams.edge.sources.avro")
+        avro = module.RegistryAvro(settings.schema_registry_url)
+    return StreamSources(settings, publisher, codec, avro=avro, observer=SourceMetrics(metrics))
 
 
 def _partitions(topic: str, settings: Settings) -> int:

@@ -11,7 +11,8 @@ INGEST = Edge(
     name="ingest",
     reads=("triggers.registry",),
     writes=("trigger.inbox.envelopes",),
-    doc="Takes events from the world and answers after the broker's ack.",
+    foreign_groups="harn.stream.",
+    doc="Takes events from the world and answers after the broker's ack; reads topics of others.",
 )
 
 INVOKER = Edge(

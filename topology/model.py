@@ -160,6 +160,8 @@ class Edge:
 
     `reads_in_group` are shared among the members of the group `harn.<name>`; `reads` are read
     whole by every member, without a group.  `writes` are written without transactions.
+    `foreign_groups` begins the names of the groups in which it reads topics that are not ours; who
+    may read those is their owners' business.
     """
 
     name: str
@@ -167,6 +169,7 @@ class Edge:
     doc: str
     reads_in_group: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    foreign_groups: str | None = None
 
     @property
     def group(self) -> str:

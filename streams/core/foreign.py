@@ -38,8 +38,12 @@ def problem(rejected: SourceRejected, /) -> Rejection | None:
             ("raw_sha256", rejected["raw_sha256"], bounds.ID_CHARS_MAX),
         )
     )
-    for name, limit in (("key", KEY_BYTES_MAX), ("raw", RAW_BYTES_MAX)):
-        size = len(rejected[name] or b"")
+    contents = (
+        ("key", rejected["key"] or b"", KEY_BYTES_MAX),
+        ("raw", rejected["raw"], RAW_BYTES_MAX),
+    )
+    for name, content, limit in contents:
+        size = len(content)
         if found is None and size > limit:
             found = f"{name} has {size} bytes, expected at most {limit}"
     return None if found is None else Rejection("INB-003", found)

@@ -139,7 +139,8 @@ def _on_source_rejected(state: State, record: Record) -> Answer:
     if problem is not None:
         return problem
     position = str(foreign.position_of(rejected))
-    seen_key = f"s:\0source:{position}"
+    # Each trigger that reads the topic says it for itself.
+    seen_key = f"s:\0source:{rejected['trigger_id'] or ''}:{position}"
     seen: RowSeen | None = state.rows.get(seen_key)
     if seen is not None and seen["expires_at_ms"] > state.now_ms:
         return ()

@@ -48,7 +48,7 @@ _CLIENT_OPTIONS = {
 # An id that nobody registered is asked for again after a while, not once a record.
 _ABSENT_FOR_S = 30.0
 _ABSENT_MAX = 100
-_NO_SCHEMA = "the registry has none of that id"
+_NO_SCHEMA = "is not in the registry"
 _REFERENCES_DEPTH_MAX = 16
 
 
@@ -129,24 +129,25 @@ class ForeignSchemas:
         weakref.finalize(self, self._client.close)
 
     def parsed(self, schema_id: int, /) -> Any:  # noqa: ANN401 - fastavro's form of a schema
-        """Return the schema in fastavro's form, or a text that says why there is none.
+        """Return the schema in fastavro's form.
 
-        Raises: BrokerError when the registry does not answer.
+        Raises: SchemaError when there is none, or none that can be read; BrokerError when the
+        registry does not answer.
         """
-        found = self._parsed.get(schema_id)
-        if found is None:
+        if schema_id not in self._parsed:
             if self._absent_until_s.get(schema_id, 0.0) > time.monotonic():
-                return _NO_SCHEMA
-            found = self._fetch(schema_id)
-            if found != _NO_SCHEMA:
-                self._parsed[schema_id] = found
+                raise SchemaError(_NO_SCHEMA)
+            self._parsed[schema_id] = self._fetch(schema_id)
+        found = self._parsed[schema_id]
+        if isinstance(found, SchemaError):
+            raise found
         return found
 
-    def _fetch(self, schema_id: int) -> Any:  # noqa: ANN401 - as above
+    def _fetch(self, schema_id: int) -> Any:  # noqa: ANN401 - as above, or why it cannot be read
+        named: dict[str, Any] = {}
         with _outages_named(self._url, f"id {schema_id}"):
             try:
                 registered = self._client.get_schema(schema_id)
-                named: dict[str, Any] = {}
                 self._follow(registered, named, 0)
             except SchemaRegistryError as error:
                 if error.http_status_code != 404:
@@ -154,8 +155,13 @@ class ForeignSchemas:
                 if len(self._absent_until_s) >= _ABSENT_MAX:
                     self._absent_until_s.clear()
                 self._absent_until_s[schema_id] = time.monotonic() + _ABSENT_FOR_S
-                return _NO_SCHEMA
-        return _parse_foreign(registered, named)
+                raise SchemaError(_NO_SCHEMA) from error
+            except SchemaError as error:
+                return error
+        try:
+            return _parse_foreign(registered, named)
+        except SchemaError as error:
+            return error
 
     def _follow(self, registered: RegisteredSchema, named: dict[str, Any], depth: int) -> None:
         """Parse what a schema refers to, innermost first."""
@@ -170,14 +176,14 @@ class ForeignSchemas:
 
 
 def _parse_foreign(registered: RegisteredSchema, named: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return a schema in fastavro's form, or why it has none; names that it defines are added."""
+    """Return a schema in fastavro's form; names that it defines are added.  Raises SchemaError."""
     if registered.schema_type not in {None, _AVRO}:
-        return f"is of type {registered.schema_type}, expected {_AVRO}"
+        raise SchemaError(f"is of type {registered.schema_type}, expected {_AVRO}")
     try:
-        definition = json.loads(registered.schema_str or "")
-        return parse_schema(definition, named_schemas=named)
-    except Exception as error:  # noqa: BLE001 - a library's, over a schema of somebody else's
-        return f"is no Avro schema that can be read ({type(error).__name__}: {error})"[:200]
+        return parse_schema(json.loads(registered.schema_str or ""), named_schemas=named)
+    except Exception as error:  # a library's, over a schema of somebody else's
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise SchemaError(f"is no Avro schema that can be read ({reason})") from error
 
 
 def register_schemas(

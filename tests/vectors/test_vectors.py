@@ -47,6 +47,7 @@ _OPERATORS = {
 NOT_WRITTEN_BY_STAGES = {
     *_OPERATORS,
     ("trigger.inbox.envelopes", "revision_published"),
+    ("trigger.inbox.envelopes", "source_rejected"),
     ("trigger.dispatches", "invocations_running"),
     ("trigger.dispatches", "invocation_completed"),
     ("trigger.dispatches", "revision_published"),

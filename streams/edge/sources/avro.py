@@ -13,6 +13,7 @@ from typing import Any
 
 from fastavro import schemaless_reader
 
+from schemas import SchemaError
 from streams.edge.schema_registry import ForeignSchemas
 from streams.edge.sources.values import BadValue
 
@@ -34,9 +35,10 @@ class RegistryAvro:
             found = value[:1].hex() or "nothing"
             raise BadValue(f"the value begins with {found}, expected 00 and the id of a schema")
         schema_id = int.from_bytes(value[1:_FRAME], "big")
-        schema = self._schemas.parsed(schema_id)
-        if isinstance(schema, str):
-            raise BadValue(f"schema {schema_id}: {schema}")
+        try:
+            schema = self._schemas.parsed(schema_id)
+        except SchemaError as error:
+            raise BadValue(f"schema {schema_id} {error}") from error
         body = io.BytesIO(value)
         body.seek(_FRAME)
         try:

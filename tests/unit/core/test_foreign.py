@@ -69,6 +69,7 @@ def test_a_word_that_is_said_again_within_the_window_says_nothing_new() -> None:
     assert kinds(started.add("source_rejected", word())) == ["record_quarantined"]
     assert started.add("source_rejected", word()) == []
     assert kinds(started.add("source_rejected", word(offset=1_043))) == ["record_quarantined"]
+    assert kinds(started.add("source_rejected", word(trigger_id="b"))) == ["record_quarantined"]
     started.now_ms += 1_000
     assert kinds(started.add("source_rejected", word())) == ["record_quarantined"]
     started.assert_replays([2, 1], reload_at=frozenset({1}))

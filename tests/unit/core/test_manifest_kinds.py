@@ -174,3 +174,9 @@ def test_a_definition_that_no_manifest_would_hold_is_no_source() -> None:
     for broken in ("no json", "{}", '{"topic":"trigger.dispatches"}', '{"topic":"a","format":"x"}'):
         assert source_of({**found, "definition": broken}) is None
     assert source_of({**found, "kind": "webhook"}) is None
+
+
+def test_the_groups_of_streams_are_those_that_ingest_may_join() -> None:
+    ingest = next(edge for edge in TOPOLOGY.edges if edge.name == "ingest")
+    assert ingest.foreign_groups is not None
+    assert source('topic = "a"').group.startswith(ingest.foreign_groups)
