@@ -119,6 +119,18 @@ DISPATCH = Stage(
                 due_field="due_ms",
             ),
             RowType(
+                prefix="p",
+                schema="row_predicate",
+                doc="`p:<id>@v<version>`: how a binding's predicate fails, and what it costs.",
+            ),
+            RowType(
+                prefix="m",
+                schema="row_budget",
+                doc="`m:t:<trigger id>` or `m:n:<namespace>`: money spent in this hour and day.",
+                due_field="expires_at_ms",
+                ticking=False,
+            ),
+            RowType(
                 prefix="e",
                 schema="row_event",
                 doc="`e:<dispatch id>`: the event of a live dispatch.",

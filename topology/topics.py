@@ -19,6 +19,7 @@ _LIFECYCLE_KINDS = (
     ("EventFiltered", "lifecycle_event_filtered"),
     ("CronTicksMissed", "lifecycle_cron_ticks_missed"),
     ("predicate.evaluated", "lifecycle_predicate_evaluated"),
+    ("predicate.budget_exceeded", "lifecycle_predicate_budget_exceeded"),
     ("OutcomeRefused", "lifecycle_outcome_refused"),
     ("InvocationLost", "lifecycle_invocation_lost"),
     ("InvocationReissued", "lifecycle_invocation_reissued"),
@@ -81,6 +82,8 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
             ("revision_published", "revision_published"),
             ("revision_reached", "revision_reached"),
             ("circuit_changed", "circuit_changed"),
+            ("breaker_opened", "breaker_opened"),
+            ("budget_spent", "budget_spent"),
         ),
     ),
     Topic(
@@ -105,7 +108,11 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.OUTPUT,
         key="event id",
         doc="Every finished attempt and every scheduled retry.",
-        kinds=(("attempt_recorded", "attempt_recorded"), ("retry_scheduled", "retry_scheduled")),
+        kinds=(
+            ("attempt_recorded", "attempt_recorded"),
+            ("retry_scheduled", "retry_scheduled"),
+            ("budget_deferred", "budget_deferred"),
+        ),
     ),
     Topic(
         name="trigger.outbox",

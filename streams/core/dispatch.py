@@ -2,7 +2,8 @@
 
 | kind | dispatch is | answer |
 |---|---|---|
-| `event_matched` | unknown | attempt 1 is invoked |
+| `event_matched` | unknown | attempt 1 is invoked, once predicate, gates and circuit let it |
+| any word on attempt 0 | evaluating | see `streams.core.dispatch_predicate` |
 | `invocations_running` | invoked or running, same fence | running; its lease starts or is renewed |
 | `invocation_completed` success | invoked or running, same fence | ended: succeeded |
 | … failed, timeout | same | next attempt invoked or waiting; ended in the DLQ when none is left |
@@ -27,6 +28,8 @@ from collections.abc import Callable
 
 from streams.core import (
     binding_drain,
+    breaker,
+    budget,
     cancel,
     circuit_turns,
     dispatch_due,
@@ -42,6 +45,8 @@ _HANDLERS: dict[str, Callable[[State, Record], Answer]] = {
     "invocations_running": dispatch_words.on_invocations_running,
     "invocation_completed": dispatch_words.on_invocation_completed,
     "dispatch_cancel_requested": cancel.on_cancel_requested,
+    "breaker_opened": breaker.on_breaker_opened,
+    "budget_spent": budget.on_budget_spent,
     "circuit_changed": circuit_turns.on_circuit_changed,
     "revision_published": binding_drain.on_revision_published,
     "revision_reached": binding_drain.on_revision_reached,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import circuit_turns
+from streams.core import circuit_turns, dispatch_predicate
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     advance,
@@ -50,6 +50,8 @@ def on_due(
             return reenter(state, row)
         case "returned":
             return (invoke_again(state, row),)
+        case "deferred":
+            return dispatch_predicate.begin(state, row)
         case "parked":
             return circuit_turns.on_parked_too_long(state, row)
         case status:

@@ -9,6 +9,7 @@ from streams.core import binding_drain
 from streams.core.destination import circuit_key, destination_of, parked_key
 from streams.core.flow import Flow, flow_of
 from streams.core.gate.slots import Slots
+from streams.core.spend import Spend
 from streams.core.state import State
 from streams.core.wire import BindingDefinition, RowCircuit, RowDispatch
 
@@ -27,6 +28,8 @@ class DispatchIndex(binding_drain.Bindings):
     letting_on: bool = False
     circuits: dict[str, RowCircuit] = field(default_factory=dict[str, RowCircuit])
     """Destinations that fail; those that work are not here."""
+    reserved: dict[str, int] = field(default_factory=dict[str, int])
+    """What evaluations under way are expected to cost, by budget scope, micro-dollars."""
     live: dict[tuple[str, str], list[str]] | None = None
     """Live dispatches by binding key and event id, once somebody asked for one of them."""
 
@@ -59,8 +62,18 @@ class DispatchIndex(binding_drain.Bindings):
             flow = self.flows[binding_key] = flow_of(self.bindings[binding_key])
         return flow
 
+    def reserve(self, binding: BindingDefinition, spend: Spend, micros: int, /) -> None:
+        """Add to what evaluations under way are expected to cost."""
+        for scope, _ in spend.scopes(binding):
+            self.reserved[scope] = self.reserved.get(scope, 0) + micros
+            if not self.reserved[scope]:
+                del self.reserved[scope]
+
     def forgotten(self, state: State, binding: BindingDefinition) -> None:
-        """Forget failures of a destination that no binding has any more."""
+        """Forget how a binding's predicate failed, and a destination that no other one has."""
+        predicate = f"p:{binding['binding_key']}"
+        if state.rows.get(predicate) is not None:
+            state.rows.delete(predicate)
         destination = destination_of(binding)
         row = self.circuits.get(destination)
         if row is None or row["episodes"] or row["due_ms"] is not None:
@@ -76,10 +89,19 @@ def build_index(state: State, /) -> DispatchIndex:
     binding_drain.fill(index, state)
     for _, row in state.rows.scan("o:"):
         index.circuits[row["destination"]] = row
-    if index.circuits or any(index.flow(key).declared for key in index.bindings):
+    if index.circuits or any(_is_indexed(index.flow(key)) for key in index.bindings):
         for _, row in state.rows.scan("d:"):
             index.slots.add(row)
             if row["status"] == "parked":
                 key = parked_key(destination_of(index.bindings[row["binding_key"]]))
                 index.slots.wait(key, row["dispatch_id"], row["since_ms"], row["arrival"])
+            spend = index.flow(row["binding_key"]).spend
+            if spend is not None and row["reserved_micros"]:
+                binding = index.bindings[row["binding_key"]]
+                index.reserve(binding, spend, row["reserved_micros"])
     return index
+
+
+def _is_indexed(flow: Flow) -> bool:
+    """Whether live dispatches of a binding are to be looked at: they wait, or hold, or reserve."""
+    return bool(flow.declared) or flow.spend is not None

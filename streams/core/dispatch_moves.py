@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streams.core import binding_drain, parking
+from streams.core import binding_drain, budget, parking
 from streams.core.cancel_records import cancelled
 from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_records import (
     Dispatch,
+    ask,
     attempt_started,
     dead_lettered,
     invoke,
@@ -211,12 +212,21 @@ def reenter(state: State, row: RowDispatch) -> list[Output]:
 
 
 def invoke_again(state: State, row: RowDispatch) -> Output:
-    """Make the intent for a row whose fence has just grown; the row is stored as invoked."""
-    invoked: RowDispatch = {**row, "status": "invoked", "due_ms": None, "invoker_id": None}
+    """Make the intent for a row whose fence has just grown; the row is stored with an invoker."""
+    flow: Flow = state.index.flow(row["binding_key"])
+    evaluates = row["attempt"] == 0
+    invoked: RowDispatch = {
+        **row,
+        "status": "evaluating" if evaluates else "invoked",
+        "due_ms": None,
+        "invoker_id": None,
+    }
     state.rows.put(row_key(row["dispatch_id"]), invoked)
-    timeout_ms = state.index.flow(row["binding_key"]).timeout_ms
-    event = event_of(state, row)
-    return invoke(dispatch_of(state, invoked), event, state.partition, timeout_ms)
+    dispatch, event = dispatch_of(state, invoked), event_of(state, row)
+    if evaluates:
+        assert flow.function is not None, "only a function is evaluated by an invoker"
+        return ask(dispatch, event, state.partition, flow.function, flow.function_timeout_ms)
+    return invoke(dispatch, event, state.partition, flow.timeout_ms)
 
 
 def event_of(state: State, row: RowDispatch) -> TriggerEvent:
@@ -276,6 +286,8 @@ def _forget(state: State, row: RowDispatch) -> None:
 def _ended(state: State, row: RowDispatch) -> Iterable[Output]:
     """Say what the end of a dispatch sets free: slots, and a drained binding's last one ends it."""
     index: DispatchIndex = state.index
+    if row["reserved_micros"]:
+        budget.release(state, row)
     if index.circuits:
         parking.left(state, row)
     parked = row["status"] == "parked"  # another one may have to stand in its place

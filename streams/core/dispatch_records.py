@@ -33,6 +33,7 @@ from streams.core.wire import (
     RetryScheduled,
     RowDispatch,
     TriggerEvent,
+    Usage,
 )
 
 INVOCATIONS = "trigger.invocations"
@@ -108,6 +109,25 @@ def invoke(
         "event": event,
     }
     return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
+
+
+def ask(
+    dispatch: Dispatch,
+    event: TriggerEvent,
+    home_partition: int,
+    predicate: str,
+    timeout_ms: int | None,
+    /,
+) -> Output:
+    """Make the intent to evaluate a predicate that is a function."""
+    intent = invoke(dispatch, event, home_partition, timeout_ms)
+    value: Invoke = {
+        **intent.value,  # type: ignore[typeddict-item]
+        "attempt_id": f"{dispatch.row['dispatch_id']}.when",
+        "handler": predicate,
+        "purpose": "predicate",
+    }
+    return intent._replace(value=value)
 
 
 def attempt_finished(dispatch: Dispatch, entry: AttemptEntry, /) -> Output:
@@ -187,8 +207,20 @@ def attempt_failed(dispatch: Dispatch, error: str, /) -> tuple[Output, Output]:
     )
 
 
-def predicate_evaluated(dispatch: Dispatch, predicate: str, verdict: str, /) -> Output:
-    """A predicate was evaluated; `verdict` is `true`, `false` or why it failed."""
+def predicate_evaluated(
+    dispatch: Dispatch,
+    predicate: str,
+    verdict: str,
+    /,
+    *,
+    usage: Usage | None = None,
+    latency_ms: int = 0,
+    strategy: str | None = None,
+) -> Output:
+    """A predicate was evaluated; `verdict` is `true`, `false` or why it failed.
+
+    `usage` is what it spent, `strategy` what its budget's end means, where it has one.
+    """
     row, _ = dispatch
     value: LifecyclePredicateEvaluated = {
         "event_id": row["event_id"],
@@ -197,6 +229,11 @@ def predicate_evaluated(dispatch: Dispatch, predicate: str, verdict: str, /) -> 
         "predicate": predicate,
         "result": verdict == "true",
         "reason": None if verdict in ("true", "false") else verdict,
+        "cost_usd_micros": 0 if usage is None else usage["cost_usd_micros"],
+        "tokens": 0 if usage is None else usage["tokens"],
+        "latency_ms": latency_ms,
+        "cached": False,
+        "on_budget_exhausted": strategy,
         "replay_of_event_id": row["replay_of_event_id"],
     }
     return dispatch.output(LIFECYCLE, "predicate.evaluated", value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds, cancel
+from streams.core import bounds, cancel, dispatch_predicate
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     advance,
@@ -45,8 +45,41 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
     problem = bounds.event_problem(event) or bounds.text_problem(_ids_of(matched))
     if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
         return Rejection("DSP-005", problem or "the trigger is not the binding's")
-    row: RowDispatch = {
-        "dispatch_id": dispatch_id,
+    row = _new_row(matched, record)
+    body: RowEvent = {"event": event}
+    state.rows.put(row_key(dispatch_id), row)
+    state.rows.put(event_key(dispatch_id), body)
+    index.opened(matched["binding_key"])
+    index.entered(row)
+    reason = cancel.requested_before(state, row)
+    if reason is not None:
+        return end_cancelled(state, row, reason)
+    if "error" in matched["keys"]:
+        error = bounds.shortened(matched["keys"]["error"])
+        return dead_letter(state, row, error, "unknown", "expression_failed")
+    flow = index.flow(matched["binding_key"])
+    evaluated: tuple[Output, ...] = ()
+    if flow.when is not None:
+        verdict = matched["keys"].get("when", "false")
+        evaluated = (predicate_evaluated(Dispatch(row, binding), flow.when, verdict),)
+        if verdict != "true":
+            detail = {"predicate": flow.when, "reason": verdict}
+            return (*evaluated, *skip(state, row, "predicate", detail))
+    asks = flow.function is not None or flow.spend is not None
+    if not flow.declared and not asks and not index.circuits:
+        dispatch = Dispatch(row, binding)
+        intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
+        return (*evaluated, *attempt_started(dispatch), intent)
+    row["rank"] = flow.rank(matched["keys"])
+    row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
+    further = dispatch_predicate.begin(state, row) if asks else advance(state, row, None)
+    return (*evaluated, *further)
+
+
+def _new_row(matched: EventMatched, record: Record) -> RowDispatch:
+    event = matched["event"]
+    return {
+        "dispatch_id": matched["dispatch_id"],
         "trigger_id": matched["trigger_id"],
         "binding_key": matched["binding_key"],
         "event_id": event["id"],
@@ -71,33 +104,9 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
         "body_bytes": 0,
         "members": [],
         "cancelled": None,
+        "reserved_micros": 0,
+        "deferrals": 0,
     }
-    body: RowEvent = {"event": event}
-    state.rows.put(row_key(dispatch_id), row)
-    state.rows.put(event_key(dispatch_id), body)
-    index.opened(matched["binding_key"])
-    index.entered(row)
-    reason = cancel.requested_before(state, row)
-    if reason is not None:
-        return end_cancelled(state, row, reason)
-    if "error" in matched["keys"]:
-        error = bounds.shortened(matched["keys"]["error"])
-        return dead_letter(state, row, error, "unknown", "expression_failed")
-    flow = index.flow(matched["binding_key"])
-    evaluated: tuple[Output, ...] = ()
-    if flow.when is not None:
-        verdict = matched["keys"].get("when", "false")
-        evaluated = (predicate_evaluated(Dispatch(row, binding), flow.when, verdict),)
-        if verdict != "true":
-            detail = {"predicate": flow.when, "reason": verdict}
-            return (*evaluated, *skip(state, row, "predicate", detail))
-    if not flow.declared and not index.circuits:
-        dispatch = Dispatch(row, binding)
-        intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
-        return (*evaluated, *attempt_started(dispatch), intent)
-    row["rank"] = flow.rank(matched["keys"])
-    row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
-    return (*evaluated, *advance(state, row, None))
 
 
 def _ids_of(matched: EventMatched) -> Iterable[tuple[str, str | None, int]]:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds, cancel, circuit, parking, retry, revision
+from streams.core import (
+    bounds,
+    budget,
+    cancel,
+    circuit,
+    dispatch_predicate,
+    parking,
+    retry,
+    revision,
+)
 from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
@@ -40,6 +49,8 @@ RETRY_AFTER_MAX_MS = 86_400_000
 """A handler cannot push the next attempt further than a day."""
 
 _KEPT_ERROR_CHARS_MAX = 500
+
+_AT_INVOKER = frozenset({"evaluating", "invoked", "running"})
 
 _TERMINAL_REASONS = {
     "denied": "denied",
@@ -94,7 +105,7 @@ def _problem(*, invoker_id: str, ids: Iterable[str]) -> Rejection | None:
 
 def _holds(row: RowDispatch | None, fence: int) -> bool:
     """Whether an invoker's word under `fence` counts."""
-    return row is not None and row["fence"] == fence and row["status"] in ("invoked", "running")
+    return row is not None and row["fence"] == fence and row["status"] in _AT_INVOKER
 
 
 def on_invocation_completed(state: State, record: Record, /) -> Answer:
@@ -114,10 +125,22 @@ def on_invocation_completed(state: State, record: Record, /) -> Answer:
             outcome=word["outcome"],
         )
         return (refused,)
+    flow: Flow = state.index.flow(row["binding_key"])
+    if word["usage"] is None or flow.spend is None:
+        return _completed(state, row, word)
+    binding = dispatch_of(state, row).binding
+    charged = budget.charge(state, binding, flow.spend, budget.usage_of(word))
+    return (*charged, *_completed(state, row, word))
+
+
+def _completed(state: State, row: RowDispatch, word: InvocationCompleted) -> Iterable[Output]:
+    """Take an outcome that counts."""
     if row["cancelled"] is not None:
         return cancel.on_word(state, row, word)
     if word["outcome"] in ("interrupted", "unresolved"):
         return _given_back(state, row, word)
+    if row["attempt"] == 0:
+        return dispatch_predicate.completed(state, row, word)
     error = word["error"]
     entry: AttemptEntry = {
         "attempt": row["attempt"],
@@ -207,7 +230,7 @@ def _released_on_retry(state: State, row: RowDispatch) -> list[str]:
     ]
 
 
-def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Answer:
+def _given_back(state: State, row: RowDispatch, word: InvocationCompleted) -> Iterable[Output]:
     """Issue an attempt again, uncounted: its invoker did not finish it, and says so."""
     returns = row["returns"] + 1
     if returns > RETURNS_MAX:

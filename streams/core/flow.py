@@ -13,10 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from streams.core.spend import Spend, spend_of
 from streams.core.wire import BindingDefinition
 
 GATES = ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrency")
 """Every gate, in the order in which a dispatch passes them."""
+
+CEL_PREFIX = "cel:"
+"""A predicate that is a CEL expression; others are functions."""
 
 WAITING_MAX_DEFAULT = 10_000
 """Dispatches that may wait at one gate key; beyond it they go to the DLQ as `gate_full`."""
@@ -81,6 +85,10 @@ class Flow:
     waiting_max: int = WAITING_MAX_DEFAULT
     when: str | None = None
     timeout_ms: int | None = None
+    function: str | None = None
+    """A predicate that is a function; `when` is one that the inbox evaluates."""
+    function_timeout_ms: int | None = None
+    spend: Spend | None = None
     circuit: str = "park"
     circuit_max_park_ms: int = CIRCUIT_MAX_PARK_MS_DEFAULT
 
@@ -110,6 +118,8 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
     """Read the gates out of a binding's canonical definition."""
     table: dict[str, Any] = json.loads(binding["definition"])
     priority = cast("dict[str, Any] | str | None", table.get("priority"))
+    when: str | None = table.get("when")
+    is_cel = when is not None and when.startswith(CEL_PREFIX)
     return Flow(
         batch=_batch(table.get("batch")),
         debounce=_debounce(table.get("debounce")),
@@ -119,7 +129,10 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         concurrency=_concurrency(table.get("concurrency")),
         priority=tuple(priority["order"]) if isinstance(priority, dict) else (),
         waiting_max=int(table.get("max_waiting", WAITING_MAX_DEFAULT)),
-        when=table.get("when"),
+        when=when if is_cel else None,
+        function=None if is_cel else when,
+        function_timeout_ms=table.get("when_budget", {}).get("timeout_ms"),
+        spend=spend_of(table),
         timeout_ms=table.get("timeout_ms"),
         circuit=table.get("circuit", "park"),
         circuit_max_park_ms=table.get("circuit_max_park", CIRCUIT_MAX_PARK_MS_DEFAULT),

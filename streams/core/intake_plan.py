@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from streams.core.expression import Expressions, Failed, as_key, is_truth
-from streams.core.flow import GATES
+from streams.core.flow import CEL_PREFIX, GATES
 from streams.core.webhook import path_of
 from streams.core.wire import BindingDefinition, TriggerEvent
-
-CEL_PREFIX = "cel:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ from typing import Any, cast
 from streams.core.bounds import BINDINGS_MAX
 from streams.core.expression import Expressions
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
+from streams.core.manifest_budget import (
+    BUDGET_FIELDS,
+    NAMESPACE_BUDGET,
+    budget_rules,
+    is_function,
+    read_namespace_budget,
+)
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
 from streams.core.manifest_kinds import KIND_FIELDS, kind_rules
 from streams.core.manifest_place import Place, shown
@@ -144,6 +151,12 @@ def _binding(
     ingress = ingress_of(orchestrator, match)
     if ingress:
         definition[INGRESS] = ingress
+    if is_function(values["when"]):
+        definition["when_module"] = exports.get(parse_handler(values["when"]).module)
+    spends = "budget" in definition or values["when_budget"] is not None
+    whole = orchestrator.get("budget")
+    if whole and (spends or is_function(values["when"])):
+        definition[NAMESPACE_BUDGET] = whole
     text = canonical_json(definition)
     return {
         "trigger_id": values["id"],
@@ -291,13 +304,14 @@ _RULES: tuple[_Rule, ...] = (
     _provider_supports_kind,
     _handler_is_local,
     flow_rules,
+    budget_rules,
     webhook_rules,
     kind_rules,
 )
 
 _LATER_TRIGGER_KEYS = (
-    *("autonomy_tier", "tier", "when_budget", "allow_cleartext", "dedupe_key"),
-    *("budget", "window", "dlq_alerts", "dlq-alerts"),
+    *("autonomy_tier", "tier", "allow_cleartext", "dedupe_key"),
+    *("window", "dlq_alerts", "dlq-alerts"),
     # Kind-specific: poll, and streams of other providers than Kafka.
     *("interval", "subject", "subjects", "slot"),
     *("address", "domain", "routing", "url", "path"),
@@ -317,6 +331,7 @@ _TRIGGER: tuple[Field, ...] = (
     Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
     SECRETS,
     *FLOW_FIELDS,
+    *BUDGET_FIELDS,
     *KIND_FIELDS,
     *(Field(name=name) for name in _LATER_TRIGGER_KEYS),
 )
@@ -324,7 +339,8 @@ _TRIGGER: tuple[Field, ...] = (
 _ORCHESTRATOR: tuple[Field, ...] = (
     Field(name="name", read=_read_namespace, default=NAMESPACE_DEFAULT),
     *INGRESS_FIELDS,
-    *(Field(name=name) for name in ("budget", "drain", "pumps")),
+    Field(name="budget", read=read_namespace_budget),
+    *(Field(name=name) for name in ("drain", "pumps")),
 )
 
 _TOP: tuple[Field, ...] = (

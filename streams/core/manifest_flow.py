@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streams.core.intake_plan import CEL_PREFIX
+from streams.core.flow import CEL_PREFIX
+from streams.core.handler_uri import parse_handler
 from streams.core.manifest_durations import read_duration
 from streams.core.manifest_place import Place
 from streams.core.manifest_table import (
@@ -60,18 +61,28 @@ def read_jmespath(value: object, place: Place) -> str:
 
 
 def read_when(value: object, place: Place) -> str:
-    """Take a predicate: `cel:` and an expression."""
-    if not isinstance(value, str) or not value.startswith(CEL_PREFIX):
-        if isinstance(value, str):
-            place.refuse(
-                f"is {value!r}: a function as predicate is not built in this release, "
-                "write 'cel:' and a CEL expression"
-            )
-        else:
-            place.expected(value, "text: 'cel:' and a CEL expression")
+    """Take a predicate: `cel:` and an expression, or a function as `handler` names it."""
+    if not isinstance(value, str):
+        place.expected(value, "text: `function`, `module::function`, or 'cel:' and an expression")
         return ""
-    read_cel(value.removeprefix(CEL_PREFIX), place)
-    return value
+    if value.startswith(CEL_PREFIX):
+        read_cel(value.removeprefix(CEL_PREFIX), place)
+        return value
+    try:
+        if parse_handler(value).kind != "local":
+            place.refuse(f"is {value!r}: a predicate is a local function")
+    except ValueError as error:
+        place.refuse(str(error))
+        return ""
+    return value.strip()
+
+
+def _when_is_exported(when: str, exports: Mapping[str, str], place: Place) -> None:
+    if not when or when.startswith(CEL_PREFIX):
+        return
+    module = parse_handler(when).module
+    if module and module not in exports:
+        place.field("when").refuse(f"is {when!r}, but [exports] has no {module!r}")
 
 
 def _read_flag(value: object, place: Place) -> bool:
@@ -151,8 +162,9 @@ FLOW_FIELDS: tuple[Field, ...] = (
 """The keys of a trigger that this module reads."""
 
 
-def flow_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
+def flow_rules(values: Mapping[str, Any], exports: Mapping[str, str], place: Place) -> None:
     """What holds between gates: batch stands alone, priority needs concurrency."""
+    _when_is_exported(values["when"] or "", exports, place)
     if values["circuit"] == "dlq" and values["circuit_max_park"] is not None:
         place.field("circuit_max_park").refuse("bounds parking, but circuit is 'dlq'")
     if values["priority"] and values["concurrency"] is None:

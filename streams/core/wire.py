@@ -132,6 +132,39 @@ class BindingEnded(TypedDict):
     partitions: int
 
 
+class BreakerOpened(TypedDict):
+    """A dispatch partition's word to the others that a predicate is left alone."""
+
+    binding_key: str
+    partition: int
+    failures: int
+    until_ms: int
+
+
+class BudgetDeferred(TypedDict):
+    """A dispatch waits until its budget is renewed."""
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    handler_kind: str
+    target_uri: str
+    reason: str
+    retry_at: str
+    replay_of_event_id: str | None
+
+
+class BudgetSpent(TypedDict):
+    """A dispatch partition's word to the others on what was spent there."""
+
+    scope: str
+    partition: int
+    day_ms: int
+    hour_ms: int
+    micros: int
+
+
 class CancelInvocation(TypedDict):
     """An intent: whoever runs this attempt shall stop it."""
 
@@ -477,6 +510,27 @@ class LifecycleOutcomeRefused(TypedDict):
     reason: str
 
 
+class LifecyclePredicateBudgetExceeded(TypedDict):
+    """The record LifecyclePredicateBudgetExceeded.
+
+    Lifecycle: a binding's budget does not allow another evaluation, or one took more than it may.
+    """
+
+    event_id: str
+    dispatch_id: str
+    trigger_id: str
+    reason: str
+    strategy: str
+    expected_cost_usd_micros: int
+    cost_usd_micros: int
+    tokens: int
+    daily_limit_usd_micros: int | None
+    hourly_limit_usd_micros: int | None
+    cost_today_usd_micros: int
+    cost_hour_usd_micros: int
+    replay_of_event_id: str | None
+
+
 class LifecyclePredicateEvaluated(TypedDict):
     """Lifecycle: a binding's predicate was evaluated over an event."""
 
@@ -486,6 +540,11 @@ class LifecyclePredicateEvaluated(TypedDict):
     predicate: str
     result: bool
     reason: str | None
+    cost_usd_micros: int
+    tokens: int
+    latency_ms: int
+    cached: bool
+    on_budget_exhausted: str | None
     replay_of_event_id: str | None
 
 
@@ -689,6 +748,18 @@ class RowBinding(TypedDict):
     revision: int
 
 
+class RowBudget(TypedDict):
+    """What was spent against a budget, as far as a dispatch partition knows."""
+
+    scope: str
+    hour_ms: int
+    hour_micros: int
+    day_ms: int
+    day_micros: int
+    unreported_micros: int
+    expires_at_ms: int
+
+
 class RowCancel(TypedDict):
     """A cancel request whose dispatch has not come yet."""
 
@@ -751,6 +822,8 @@ class RowDispatch(TypedDict):
     body_bytes: int
     members: Sequence[str]
     cancelled: str | None
+    reserved_micros: int
+    deferrals: int
 
 
 class RowDispatchBinding(TypedDict):
@@ -776,6 +849,15 @@ class RowPosition(TypedDict):
     now_ms: int
     chain: bytes
     state_hash: bytes
+
+
+class RowPredicate(TypedDict):
+    """What a dispatch partition knows of a binding version's predicate."""
+
+    binding_key: str
+    failures: int
+    open_until_ms: int
+    samples: Sequence[int]
 
 
 class RowRegisteredBinding(TypedDict):

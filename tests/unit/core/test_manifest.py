@@ -253,8 +253,8 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
 @pytest.mark.parametrize(
     "key",
     [
-        *("autonomy_tier", "tier", "when_budget", "allow_cleartext"),
-        *("dedupe_key", "budget", "window", "dlq_alerts", "dlq-alerts"),
+        *("autonomy_tier", "tier", "allow_cleartext"),
+        *("dedupe_key", "window", "dlq_alerts", "dlq-alerts"),
         *("interval", "subject", "slot", "address", "url", "path"),
     ],
 )
