@@ -46,7 +46,7 @@ class EventRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An event as a sender gives it: provider and kind are required.
 
     `payload` is any JSON, kept as the sender spelled it.  `headers` are those of the provider's
-    delivery.
+    delivery, `raw_body` its body when that was no JSON.
     """
 
     provider: _Name
@@ -57,6 +57,7 @@ class EventRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant_id: _Tenant | None = None
     occurred_at: _Time | None = None
     headers: _Headers = {}
+    raw_body: bytes | None = None
 
 
 _EXPECTED: Mapping[str, str] = {
@@ -67,6 +68,7 @@ _EXPECTED: Mapping[str, str] = {
     "dedupe_key": "text of 1 to 1000 characters without control characters",
     "tenant_id": "1 to 100 letters, digits, dashes or underscores",
     "occurred_at": "an RFC 3339 time such as 2026-11-28T09:30:00Z",
+    "raw_body": "base64",
     "headers": "at most 100 names with text values of at most 8192 characters",
 }
 
@@ -147,7 +149,7 @@ def normalize(request: EventRequest, trace: Trace) -> TriggerEvent:
         "trace_id": trace.trace_id,
         "tenant_id": request.tenant_id,
         "headers": redact(request.headers),
-        "raw_body": None,
+        "raw_body": request.raw_body,
         "provider_payload": bytes(request.payload).decode(),
         "signature_state": "unsigned",
         "signature_reason": None,

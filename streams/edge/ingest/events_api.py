@@ -1,5 +1,7 @@
 """`POST /v1/events`: take one event or a batch, and answer once the broker has all of it.
 
+Events are spelled in our own way, or as CloudEvents.
+
 | answer | means |
 |---|---|
 | 202 | every event is in the log; the positions are given |
@@ -34,6 +36,13 @@ from streams.edge.ingest.answer import (
     read_body,
 )
 from streams.edge.ingest.body import Body, MalformedBody, parse_body
+from streams.edge.ingest.cloud_events import (
+    BATCH,
+    STRUCTURED,
+    is_binary,
+    parse_binary,
+    parse_structured,
+)
 from streams.edge.ingest.envelopes import Envelopes
 from streams.edge.ingest.events import EventRequest, normalize
 from streams.edge.ingest.origins import Origins
@@ -71,39 +80,22 @@ class EventsApi:
 
     async def _respond(self, request: web.Request) -> Answered:
         self._origins.check(request)
-        body = self._parse(request, await self._read(request))
+        body = _parse(request, await self._read(request))
         response = await self._append(request, body)
         self._origins.mark(request, response)
         return Answered(response, len(body.events))
 
     async def _read(self, request: web.Request) -> bytes:
-        if request.content_type != "application/json" and not request.content_type.endswith(
-            "+json"
-        ):
-            found = f"Content-Type is {request.content_type}, expected application/json"
-            raise Refused(415, [found])
-        if (request.charset or "utf-8").lower().replace("-", "") != "utf8":
-            raise Refused(415, [f"charset is {request.charset}, expected utf-8"])
+        if not is_binary(request.headers):
+            _check_type(request)
         return await read_body(request, self._body_bytes_max)
-
-    def _parse(self, request: web.Request, text: bytes) -> Body:
-        try:
-            body = parse_body(text)
-        except MalformedBody as error:
-            raise Refused(400, error.problems) from error
-        idempotency_key = request.headers.get("Idempotency-Key")
-        if idempotency_key is None:
-            return body
-        if body.is_batch:
-            problem = "Idempotency-Key is for a single event; give each of a batch its dedupe_key"
-            raise Refused(400, [problem])
-        return Body([_with_key(body.events[0], idempotency_key)], is_batch=False)
 
     async def _append(self, request: web.Request, body: Body) -> web.Response:
         traceparent = request.headers.get("traceparent")
         appends: list[tuple[TriggerEvent, asyncio.Future[Position]]] = []
         for asked in body.events:
-            trace = continue_trace(traceparent) or begin_trace()
+            trace = continue_trace(asked.headers.get("ce-traceparent") or traceparent)
+            trace = trace or begin_trace()
             event = normalize(asked, trace)
             append = self._envelopes.append_soon(event, traceparent=trace.traceparent)
             appends.append((event, append))
@@ -116,6 +108,38 @@ class EventsApi:
         if failed:
             return json_response(503, answer, Retry_After=RETRY_AFTER_S)
         return json_response(202, answer)
+
+
+def _check_type(request: web.Request) -> None:
+    """Raise Refused (415) for a body that is no JSON by its type."""
+    content_type = request.content_type
+    if content_type != "application/json" and not content_type.endswith("+json"):
+        raise Refused(415, [f"Content-Type is {content_type}, expected application/json"])
+    if (request.charset or "utf-8").lower().replace("-", "") != "utf8":
+        raise Refused(415, [f"charset is {request.charset}, expected utf-8"])
+
+
+def _parse(request: web.Request, text: bytes) -> Body:
+    """Read the body as what its type and headers say.  Raises Refused (400)."""
+    idempotency_key = request.headers.get("Idempotency-Key")
+    content_type = request.content_type
+    is_cloud = is_binary(request.headers) or content_type in {STRUCTURED, BATCH}
+    if is_cloud and idempotency_key is not None:
+        raise Refused(400, ["CloudEvents are known by source and id: leave Idempotency-Key out"])
+    try:
+        if is_binary(request.headers):
+            return parse_binary(request.headers, text)
+        if is_cloud:
+            return parse_structured(text, content_type)
+        body = parse_body(text)
+    except MalformedBody as error:
+        raise Refused(400, error.problems) from error
+    if idempotency_key is None:
+        return body
+    if body.is_batch:
+        problem = "Idempotency-Key is for a single event; give each of a batch its dedupe_key"
+        raise Refused(400, [problem])
+    return Body([_with_key(body.events[0], idempotency_key)], is_batch=False)
 
 
 def _with_key(event: EventRequest, idempotency_key: str) -> EventRequest:

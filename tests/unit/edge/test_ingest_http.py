@@ -157,6 +157,51 @@ async def test_every_kind_of_json_is_taken(client: httpx.AsyncClient, content_ty
     assert (await client.post("/v1/events", content=body, headers=sent)).status_code == 202
 
 
+CLOUD_EVENT = {"specversion": "1.0", "id": "17", "source": "/orders", "type": "order.paid"}
+
+
+@pytest.mark.parametrize("mode", ["structured", "batch", "binary"])
+async def test_cloud_events_are_taken_in_every_mode(
+    client: httpx.AsyncClient, settings: Settings, mode: str
+) -> None:
+    sent = {name: text for name, text in CLOUD_EVENT.items() if mode == "binary"}
+    headers = {f"ce-{name}": text for name, text in sent.items()}
+    trace = f"00-{'c' * 32}-{'d' * 16}-01"
+    body: Any = {**CLOUD_EVENT, "data": {"amount": 30}, "traceparent": trace}
+    if mode == "structured":
+        headers["Content-Type"] = "application/cloudevents+json; charset=utf-8"
+    elif mode == "batch":
+        headers["Content-Type"] = "application/cloudevents-batch+json"
+        body = [body]
+    else:
+        headers |= {"Content-Type": "application/json", "ce-traceparent": trace}
+        body = body["data"]
+    response = await client.post("/v1/events", content=json.dumps(body), headers=headers)
+    assert response.status_code == 202
+    answered = response.json()["events"][0] if mode == "batch" else response.json()
+    _, key, value = envelope(settings, answered["position"])
+    assert key == b"webhook:/orders 17"
+    assert (value["event"]["kind"], value["event"]["trace_id"]) == ("order.paid", "c" * 32)
+    assert json.loads(value["event"]["provider_payload"]) == {"amount": 30}
+
+
+async def test_binary_data_of_any_type_is_taken(
+    client: httpx.AsyncClient, settings: Settings
+) -> None:
+    headers = {f"ce-{name}": text for name, text in CLOUD_EVENT.items()}
+    headers["Content-Type"] = "application/octet-stream"
+    response = await client.post("/v1/events", content=b"\xff\x00", headers=headers)
+    _, _, value = envelope(settings, response.json()["position"])
+    assert value["event"]["raw_body"] == b"\xff\x00"
+
+
+async def test_a_cloud_event_has_its_own_key(client: httpx.AsyncClient) -> None:
+    headers = {"Content-Type": "application/cloudevents+json", "Idempotency-Key": "k"}
+    response = await client.post("/v1/events", content=json.dumps(CLOUD_EVENT), headers=headers)
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("CloudEvents are known by source and id")
+
+
 # ---------------------------------------------------------------------- refused
 async def test_a_wrong_event_is_refused_with_everything_that_is_wrong(
     client: httpx.AsyncClient,

@@ -209,10 +209,10 @@ def _event_of(
             "dedupe_key": found.dedupe_key,
             "occurred_at": found.occurred_at,
             "headers": _headers(request),
+            "raw_body": found.raw_body,
         }
     )
     event = normalize(asked, trace)
-    event["raw_body"] = found.raw_body
     event["signature_state"] = "verified"
     return event
 
