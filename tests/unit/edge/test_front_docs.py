@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def first_column(page: str) -> set[str]:
-    cells = re.findall(r"^\| ((?:`[^`|]+`(?:, )?)+) \|", page, flags=re.MULTILINE)
+    cells = re.findall(r"^\| ((?:`[^`|]+`(?:, (?:or )?)?)+) \|", page, flags=re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
 
