@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from streams import ending
 from streams.agents.app import StageApp
@@ -70,14 +70,15 @@ class Plan:
     """What one process shall run.
 
     `manifest` is needed by invokers: it names the handlers that they can run.  `lifeline` is a file
-    descriptor that is closed when whoever started the process is gone.  `faults` is for chaos
-    tests.
+    descriptor that is closed when whoever started the process is gone.  `restarts` is how often it
+    was started again before.  `faults` is for chaos tests.
     """
 
     settings: Settings
     roles: Sequence[Role]
     manifest: Path | None = None
     lifeline: int | None = None
+    restarts: int = 0
     faults: Faults = no_faults
     folds: dict[str, Any] = field(default_factory=lambda: FOLDS)
 
@@ -89,6 +90,8 @@ class Application:
         self._plan = plan
         self._codec = codec or codec_of(plan.settings)
         self.metrics = CollectorRegistry()
+        _count_restarts(self.metrics, plan.restarts)
+        self._working = False
         self._publisher: Publisher | None = None
         self._edges: list[EdgeService] = []
         self._observe: ObserveServer | None = None
@@ -149,6 +152,7 @@ class Application:
         starting = [edge.start() for edge in self._edges]
         await self._unless_failed(_all(self._stages.start(), *starting))
         await self._unless_failed(self._stages.ready())
+        self._working = True
         _log.info("ready", extra={"roles": ",".join(self._plan.roles), "pid": os.getpid()})
 
     async def _unless_failed(self, wanted: Coroutine[Any, Any, Any]) -> None:
@@ -186,8 +190,8 @@ class Application:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every stage of this process owns its partitions."""
-        return all(app.live.ready.is_set() for app in self._stages.apps)
+        """Whether every edge works, and every stage of this process owns its partitions."""
+        return self._working and all(app.live.ready.is_set() for app in self._stages.apps)
 
     @property
     def _services(self) -> list[EdgeService | Publisher]:
@@ -246,6 +250,13 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _count_restarts(registry: CollectorRegistry, restarts: int) -> None:
+    counter = Counter(
+        "harn_restarts_total", "Restarts after a failure by the supervisor.", registry=registry
+    )
+    counter.inc(restarts)
 
 
 def _handlers(manifest: Path | None) -> Handlers:

@@ -27,12 +27,15 @@ from types import FrameType
 from streams.errors import ConfigError, ManifestError, TopologyError
 from streams.observe import logs
 
-__all__ = ["LIFELINE", "Supervisor"]
+__all__ = ["LIFELINE", "RESTARTS", "Supervisor"]
 
 _log = logs.logger(__name__)
 
 LIFELINE = "--lifeline"
 """Option with which the child is told the number of the pipe's file descriptor."""
+
+RESTARTS = "--restarts"
+"""Option with which the child is told how often it was started again: a metric of its own."""
 
 _BACKOFF_MIN_S = 0.2
 _BACKOFF_MAX_S = 10.0
@@ -43,7 +46,7 @@ _FINAL_CODES = frozenset({ConfigError.exit_code, TopologyError.exit_code, Manife
 class Supervisor:
     """Runs a command until it is told to stop; made and used in the main thread.
 
-    Args:    command: it takes the option `LIFELINE` besides.
+    Args:    command: it takes the options `LIFELINE` and `RESTARTS` besides.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -85,7 +88,7 @@ class Supervisor:
     def _run_once(self) -> int:
         # A session of its own: a Ctrl-C in the terminal reaches the child once, from here.
         self._child = subprocess.Popen(  # noqa: S603 - our own command line
-            [*self._command, LIFELINE, str(self._lifeline)],
+            [*self._command, LIFELINE, str(self._lifeline), RESTARTS, str(self.restarts)],
             start_new_session=True,
             pass_fds=[self._lifeline],
         )

@@ -11,7 +11,7 @@ import typer
 from streams.observe import logs
 from streams.roles import parse_roles
 from streams.settings import Settings
-from streams.supervisor import LIFELINE, Supervisor
+from streams.supervisor import LIFELINE, RESTARTS, Supervisor
 
 app = typer.Typer()
 
@@ -52,6 +52,7 @@ def serve(
         bool, typer.Option(help="Start again after a failure; off where something else does it.")
     ] = True,
     lifeline: Annotated[int | None, typer.Option(LIFELINE, hidden=True)] = None,
+    restarts: Annotated[int, typer.Option(RESTARTS, hidden=True)] = 0,
 ) -> None:
     """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker.
 
@@ -70,7 +71,15 @@ def serve(
     from streams.cli.serving import serve_roles  # noqa: PLC0415
 
     roles = parse_roles(role)
-    serve_roles(settings, roles, manifest, provision=provision, apply=apply, lifeline=lifeline)
+    serve_roles(
+        settings,
+        roles,
+        manifest,
+        provision=provision,
+        apply=apply,
+        lifeline=lifeline,
+        restarts=restarts,
+    )
 
 
 def _unsupervised(arguments: list[str]) -> list[str]:

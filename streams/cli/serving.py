@@ -28,10 +28,11 @@ def serve_roles(
     provision: bool,
     apply: bool,
     lifeline: int | None,
+    restarts: int,
 ) -> None:
     """Run roles until they are asked to stop.
 
-    Args:    lifeline: see `Plan`.
+    Args:    lifeline, restarts: see `Plan`.
     Raises:  HarnError when they cannot start or something fails while they run.
     """
     path = _manifest_path(manifest, roles)
@@ -40,7 +41,7 @@ def serve_roles(
     settings = cluster_of(settings)
     if provision:
         provision_topics(settings)
-    plan = Plan(settings=settings, roles=roles, manifest=path, lifeline=lifeline)
+    plan = Plan(settings=settings, roles=roles, manifest=path, lifeline=lifeline, restarts=restarts)
     asyncio.run(_serve(plan, apply=apply))
 
 

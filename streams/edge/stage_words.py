@@ -14,7 +14,6 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from streams.agents.app import group_of
 from streams.core.record import Position
 from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import TopicReader
@@ -96,7 +95,7 @@ def _require_partition(reader: TopicReader, partition: int) -> None:
 
 def _committed(settings: Settings, stage: Stage, partition: int) -> int:
     """Offset that the stage's group has committed; 0 before its first transaction."""
-    consumer = make_consumer(settings, group_id=group_of(stage.role))
+    consumer = make_consumer(settings, group_id=stage.group)
     try:
         found = consumer.committed([TopicPartition(stage.source, partition)], _TIMEOUT_S)
     except KafkaException as error:

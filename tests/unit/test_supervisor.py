@@ -30,6 +30,7 @@ THIRD_TIME_WELL = """
 import pathlib, sys
 starts = pathlib.Path(sys.argv[1])
 starts.write_text(starts.read_text() + "x" if starts.exists() else "x")
+print("told of", sys.argv[sys.argv.index("--restarts") + 1], "restarts", flush=True)
 sys.exit(0 if len(starts.read_text()) > 2 else 9)
 """
 
@@ -38,7 +39,7 @@ LIVES = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("child", os.getpid(), flush=True)
-os.read(int(sys.argv[-1]), 1)
+os.read(int(sys.argv[sys.argv.index("--lifeline") + 1]), 1)
 """
 
 # Hears, but does not stop.
@@ -94,6 +95,7 @@ def test_what_fails_is_started_again_until_it_ends_well(tmp_path: Path) -> None:
         assert supervisor.wait(60) == 0
     assert said(tmp_path).count("role_restarting exit_code=9") == 2
     assert "restarts=2 after_s=0.4" in said(tmp_path)
+    assert [f"told of {count} restarts" in said(tmp_path) for count in range(3)] == [True] * 3
 
 
 @pytest.mark.parametrize("code", [TopologyError.exit_code, ManifestError.exit_code])
