@@ -6,6 +6,7 @@
     ├── ManifestError           exit 4   author: a manifest is wrong (all problems are listed)
     ├── BrokerError             exit 5   outage or refusal of Kafka; `retryable` says which
     ├── StageHalted             exit 6   a fold raised: the partition waits for a fix or a skip
+    ├── InvokerStuck            exit 7   handlers that do not end: the process must start anew
     ├── ReplayDivergence        exit 1   auditor: the log does not say what was recorded
     └── AuditIncomplete         exit 2   auditor: a part of the log cannot be judged
 
@@ -23,6 +24,7 @@ __all__ = [
     "BrokerError",
     "ConfigError",
     "HarnError",
+    "InvokerStuck",
     "ManifestError",
     "ReplayDivergence",
     "StageHalted",
@@ -115,6 +117,15 @@ class StageHalted(HarnError):  # noqa: N818 - a state of a partition, which othe
         self.stage = stage
         self.position = position
         self.reason = reason
+
+
+class InvokerStuck(HarnError):  # noqa: N818 - a state of a process, which a new one is not in
+    """Handlers that never return hold what an invoker needs; only another process is free of them.
+
+    Nothing is lost: what ran is issued again.
+    """
+
+    exit_code = 7
 
 
 class ReplayDivergence(HarnError):  # noqa: N818 - the auditor's finding, named as in its report

@@ -13,22 +13,42 @@ A handler runs at least once for each attempt, and exactly one outcome of it cou
 | raises `Terminal` | failed for good: no retry, dead letter |
 | raises `Retryable` | failed, and the next attempt waits at least as long as asked |
 | raises anything else | failed, retried by the binding's policy |
+
+`context.cancelled` says when it shall end early, and `context.usage` takes what it has spent.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Context", "Event", "Handler", "Retryable", "Terminal"]
+from streams.cancel_token import Cancelled, CancelToken
+from streams.core.wire import Usage
+
+__all__ = [
+    "CancelToken",
+    "Cancelled",
+    "Context",
+    "Event",
+    "Executor",
+    "Handler",
+    "Place",
+    "Retryable",
+    "Spent",
+    "Terminal",
+]
 
 _LOG = logging.getLogger("harn.handler")
+
+_USAGE_MAX = 2**62
 
 
 class Terminal(Exception):  # noqa: N818 - it says what happens next, as handlers read
@@ -136,6 +156,31 @@ class Event:
         return f"Event(id={self.id!r}, provider={self.provider!r}, kind={self.kind!r})"
 
 
+class Spent:
+    """What one run of a handler has spent by its own word; grows, from any thread."""
+
+    __slots__ = ("_lock", "cost_usd_micros", "tokens")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.cost_usd_micros = 0
+        self.tokens = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything was spent."""
+        return self.cost_usd_micros > 0 or self.tokens > 0
+
+    def usage(self) -> Usage:
+        """Return it as a record holds it."""
+        return {"cost_usd_micros": self.cost_usd_micros, "tokens": self.tokens}
+
+    def add(self, cost_usd_micros: int, tokens: int) -> None:
+        """Add to both; a sum that a record cannot hold stays at the largest that it can."""
+        with self._lock:
+            self.cost_usd_micros = min(self.cost_usd_micros + cost_usd_micros, _USAGE_MAX)
+            self.tokens = min(self.tokens + tokens, _USAGE_MAX)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Context:
     """Around the event: which attempt of which dispatch this is."""
@@ -154,6 +199,25 @@ class Context:
     """The event's id, for logs."""
     replay_of_event_id: str | None = None
     """Id of the original event when this one replays it."""
+    cancelled: CancelToken = field(default_factory=CancelToken, compare=False, repr=False)
+    """Flips when the handler shall end: somebody cancelled it, its time is up, or the process
+    stops."""
+    spent: Spent = field(default_factory=Spent, compare=False, repr=False)
+    """What `usage` was told."""
+
+    def usage(self, *, cost_usd: float = 0, tokens: int = 0) -> None:
+        """Report what was spent: it counts against the binding's budgets.  Calls add up.
+
+        Args:    cost_usd: US dollars, rounded up to millionths.  tokens: of language models.
+        Raises:  TypeError or ValueError when one is no number that can be spent.
+        """
+        for name, number, kinds in (("cost_usd", cost_usd, (int, float)), ("tokens", tokens, int)):
+            if not isinstance(number, kinds) or isinstance(number, bool):
+                raise TypeError(f"{name} is {type(number).__name__}, expected a number")
+            if not 0 <= number < math.inf:
+                raise ValueError(f"{name} is {number}, expected a number >= 0")
+        # A sum of floats may lie a hair above the number that was meant: that hair is no millionth.
+        self.spent.add(math.ceil(round(cost_usd * 1_000_000, 6)), tokens)
 
     @property
     def is_replay(self) -> bool:
@@ -167,6 +231,22 @@ class Context:
         return logging.LoggerAdapter(_LOG, {name: getattr(self, name) for name in ids})
 
 
+Executor = Literal["async", "thread", "process"]
+"""Where a handler runs: on the event loop, on a thread, in a process of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where another process finds a handler: an installed module, or a file, and a name in it."""
+
+    base_dir: str
+    """Folder of the manifest: what its files import each other from."""
+    module: str
+    """A dotted module, or the path of a Python file."""
+    function: str
+    """Its name in the module."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """A resolved handler: what a manifest's reference names."""
@@ -174,9 +254,18 @@ class Handler:
     function: Callable[..., Any]
     """The user's function."""
     is_async: bool
-    """Whether calling it returns an awaitable; others run on a thread."""
+    """Whether calling it returns an awaitable."""
     takes_context: bool = False
     """Whether it wants the context beside the event."""
+    executor: Executor | None = None
+    """Where the binding wants it to run; None leaves it to what the function is."""
+    place: Place | None = None
+    """Where another process finds it; None when it was given as a function."""
+
+    @property
+    def runs_in(self) -> Executor:
+        """Return where it runs."""
+        return self.executor or ("async" if self.is_async else "thread")
 
     def __call__(self, event: Event, context: Context) -> Any:  # noqa: ANN401 - the user's value
         """Call it: an awaitable when `is_async`, else the result.  Raises what it raises."""

@@ -227,6 +227,18 @@ class Settings:
         integer(1, 100_000),
         "Handlers one invoker runs at once.",
     )
+    invoker_processes: int = setting(
+        "HARN_INVOKER_PROCESSES",
+        0,
+        integer(0, 1_024),
+        "Processes in which one invoker runs handlers that want one; 0 means one a core.",
+    )
+    invoker_process_max_bytes: int = setting(
+        "HARN_INVOKER_PROCESS_MAX_BYTES",
+        2_000_000_000,
+        integer(0, 1 << 50),
+        "Memory of each such process, bytes: more is refused with MemoryError; 0 sets no bound.",
+    )
     drain_ms: int = setting(
         "HARN_DRAIN_MS",
         25 * _SECOND_MS,

@@ -37,6 +37,7 @@ from streams.core.manifest_budget import (
     read_namespace_budget,
 )
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
+from streams.core.manifest_handler import HANDLER_FIELDS, handler_definition, handler_rules
 from streams.core.manifest_kinds import KIND_FIELDS, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
@@ -144,7 +145,8 @@ def _binding(
     for rule in _RULES:
         rule(values, exports, place)
     handler: HandlerUri = values["handler"] or _NO_HANDLER
-    definition = given_fields({**values, "handler": handler.uri}, _TRIGGER)
+    given = given_fields({**values, "handler": handler.uri}, _TRIGGER)
+    definition = handler_definition(given)
     # Another file behind the same reference is another definition.
     definition["module"] = exports.get(handler.module)
     match: dict[str, Any] = values["match"] or {"events": []}
@@ -303,6 +305,7 @@ _RULES: tuple[_Rule, ...] = (
     _kind_is_known,
     _provider_supports_kind,
     _handler_is_local,
+    handler_rules,
     flow_rules,
     budget_rules,
     webhook_rules,
@@ -330,6 +333,7 @@ _TRIGGER: tuple[Field, ...] = (
     Field(name="handler", read=_read_handler, required=True),
     Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
     SECRETS,
+    *HANDLER_FIELDS,
     *FLOW_FIELDS,
     *BUDGET_FIELDS,
     *KIND_FIELDS,

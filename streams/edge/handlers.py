@@ -1,32 +1,34 @@
 """From a manifest on disk to callable handlers: all is resolved at load, nothing at dispatch.
 
 An export is a Python file beside the manifest, or an installed module.  It is imported once; a
-handler is a function of it that takes the event, or the event and the context.  Whatever cannot be
-loaded is told at once, with the trigger that needs it.
+handler is a function of it that takes the event, or the event and the context, and a predicate is
+one that answers a bool.  Whatever cannot be loaded is told at once, with the trigger that needs it.
 
-Source: SEMANTICS 1.7.
+Source: SEMANTICS 1.5, 1.7.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import dataclasses
 import inspect
-import sys
+import json
 import tomllib
 import traceback
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from streams.core.handler_uri import parse_handler
+from streams.core.handler_uri import HandlerUri, parse_handler
+from streams.core.intake_plan import CEL_PREFIX
 from streams.core.manifest import Manifest, parse_manifest
 from streams.core.manifest_place import shown
+from streams.core.wire import BindingDefinition
+from streams.edge import handler_modules
+from streams.edge.handler_modules import handler_of, import_export
 from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
-from streams.handler_api import Handler
+from streams.handler_api import Executor, Handler, Place
 from streams.schedules import CALENDAR
 
 __all__ = ["MANIFEST_NAME", "Handlers", "load_manifest"]
@@ -58,10 +60,18 @@ def load_manifest(path: Path) -> Manifest:
 
 
 class Handlers:
-    """The handlers of one manifest, by reference."""
+    """The handlers and predicates of one manifest, by reference.
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+    Args:    placed: by trigger and reference, those whose binding says where they run.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        placed: Mapping[tuple[str, str], Handler] | None = None,
+    ) -> None:
         self._handlers = dict(handlers)
+        self._placed = dict(placed or {})
 
     @classmethod
     def load(cls, manifest: Manifest, base_dir: Path | None = None) -> Handlers:
@@ -73,10 +83,10 @@ class Handlers:
         base_dir = (Path(manifest.file).parent if base_dir is None else base_dir).resolve()
         loader = _Loader(manifest, base_dir)
         for index, binding in enumerate(manifest.bindings, start=1):
-            loader.load(binding["handler"], f"[[triggers]] {index} ({binding['trigger_id']})")
+            loader.load(binding, f"[[triggers]] {index} ({binding['trigger_id']})")
         if loader.problems:
             raise ManifestError(loader.problems)
-        return cls(loader.handlers)
+        return cls(loader.found, loader.placed)
 
     @classmethod
     def of(cls, functions: Mapping[str, Callable[..., Any]]) -> Handlers:
@@ -84,11 +94,11 @@ class Handlers:
 
         Raises ValueError when one takes neither an event nor an event and a context.
         """
-        return cls({reference: _handler(function) for reference, function in functions.items()})
+        return cls({reference: handler_of(function) for reference, function in functions.items()})
 
-    def resolve(self, reference: str) -> Handler | None:
+    def resolve(self, reference: str, trigger_id: str = "", /) -> Handler | None:
         """Return the handler that a binding names, or None when this manifest has no such one."""
-        return self._handlers.get(reference)
+        return self._placed.get((trigger_id, reference)) or self._handlers.get(reference)
 
     def __len__(self) -> int:
         return len(self._handlers)
@@ -98,30 +108,73 @@ class _Loader:
     """Collects handlers and problems; lives for one `Handlers.load`."""
 
     def __init__(self, manifest: Manifest, base_dir: Path) -> None:
-        self.handlers: dict[str, Handler] = {}
+        self.found: dict[str, Handler] = {}
+        self.placed: dict[tuple[str, str], Handler] = {}
         self.problems: list[str] = []
         self._manifest = manifest
         self._base_dir = base_dir
         self._modules: dict[str, ModuleType | None] = {}
 
-    def load(self, reference: str, needed_by: str) -> None:
-        """Find one handler; a module that cannot be imported is told once."""
-        if reference in self.handlers:
-            return
+    def load(self, binding: BindingDefinition, needed_by: str) -> None:
+        """Find what a binding names; a module that cannot be imported is told once."""
+        definition: dict[str, Any] = json.loads(binding["definition"])
+        place = f"{self._manifest.file}: {needed_by}"
+        if binding["handler_kind"] == "local":
+            reference = binding["handler"]
+            handler = self._find(reference, f"{place}: handler {reference!r}")
+            executor: Executor | None = definition.get("executor")
+            if handler is not None and executor is not None:
+                self._put(binding, handler, executor, f"{place}: executor is {executor!r}")
+        when: str | None = definition.get("when")
+        if when is not None and not when.startswith(CEL_PREFIX):
+            self._find_predicate(when, f"{place}: when {when!r}")
+
+    def _put(
+        self, binding: BindingDefinition, handler: Handler, executor: Executor, place: str
+    ) -> None:
+        """Note where a binding's handler runs."""
+        reference = binding["handler"]
+        if executor == "async" and not handler.is_async:
+            self.problems.append(f"{place}, but {reference} is not async: use 'thread'")
+        elif executor == "thread" and handler.is_async:
+            self.problems.append(f"{place}, but {reference} is async: use 'async' or 'process'")
+        else:
+            placed = dataclasses.replace(handler, executor=executor)
+            self.placed[binding["trigger_id"], reference] = placed
+
+    def _find(self, reference: str, place: str) -> Handler | None:
+        """Return a function as a handler; None with the problem noted."""
+        if reference in self.found:
+            return self.found[reference]
         uri = parse_handler(reference)
         module = self._module(uri.module)
         if module is None:
-            return
-        place = f"{self._manifest.file}: {needed_by}: handler {reference!r}"
+            return None
         function = getattr(module, uri.function, None)
         if function is None:
             where = self._manifest.exports[uri.module]
             self.problems.append(f"{place}: {where} has no {uri.function!r}")
-            return
+            return None
         try:
-            self.handlers[reference] = _handler(function)
+            handler = handler_of(function)
         except ValueError as error:
             self.problems.append(f"{place}: {error}")
+            return None
+        found = dataclasses.replace(handler, place=self._place(uri))
+        self.found[reference] = found
+        return found
+
+    def _find_predicate(self, reference: str, place: str) -> None:
+        predicate = self._find(reference, place)
+        if predicate is None:
+            return
+        answers = _return_annotation(predicate.function)
+        if answers is not None and answers not in (bool, "bool"):
+            shown_type = getattr(answers, "__name__", str(answers))
+            self.problems.append(f"{place}: returns {shown_type}, expected (event) -> bool")
+
+    def _place(self, uri: HandlerUri) -> Place:
+        return Place(str(self._base_dir), self._manifest.exports[uri.module], uri.function)
 
     def _module(self, name: str) -> ModuleType | None:
         if name not in self._modules:
@@ -129,90 +182,27 @@ class _Loader:
         return self._modules[name]
 
     def _import(self, name: str, target: str) -> ModuleType | None:
-        place = f"{self._manifest.file}: exports.{name}"
+        place = f"{self._manifest.file}: exports.{name} is {shown(target)}"
+        path = (self._base_dir / target).resolve()
+        if target.endswith(".py") and not path.is_file():
+            self.problems.append(f"{place}, but there is no file {path}")
+            return None
         try:
-            if not target.endswith(".py"):
-                return importlib.import_module(target)
-            path = (self._base_dir / target).resolve()
-            if path.is_file():
-                return _import_file(path, self._base_dir)
-            self.problems.append(f"{place} is {shown(target)}, but there is no file {path}")
+            return import_export(target, self._base_dir)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's module may raise anything, SystemExit included
-            self.problems.append(f"{place} is {shown(target)}, which {_raised(error)}")
+            self.problems.append(f"{place}, which {_raised(error)}")
         return None
 
 
-def _import_file(path: Path, base_dir: Path) -> ModuleType:
-    """Import one file, so that the files beside it can import it, and it them."""
-    if str(base_dir) not in sys.path:
-        sys.path.append(str(base_dir))  # last: no installed module is hidden
-        importlib.invalidate_caches()
-    if path.parent == base_dir and _is_found_as(path.stem, path):
-        return importlib.import_module(path.stem)
-    # Its name means another module already, so it gets one that nobody else has.
-    name = f"{path.stem}_{blake2b(str(path).encode(), digest_size=6).hexdigest()}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None, "a .py file has a loader"
-    assert spec.loader is not None, "a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+def _return_annotation(function: Callable[..., Any]) -> object | None:
+    """Return what a function says it returns; None when it does not say."""
     try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
-def _is_found_as(name: str, path: Path) -> bool:
-    """Whether `import name` gives the file `path`."""
-    if not name.isidentifier():
-        return False
-    try:
-        spec = importlib.util.find_spec(name)
-    except ValueError:  # a module that was made by hand
-        return False
-    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path
-
-
-def _handler(function: Any) -> Handler:  # noqa: ANN401 - whatever the user's module has there
-    """Check a handler's form.  Raises ValueError that says what it must be."""
-    if not callable(function):
-        raise ValueError(  # noqa: TRY004 - a value of the user's, not an argument of ours
-            f"is {type(function).__name__}, expected a function"
-        )
-    body = function if inspect.isroutine(function) else function.__call__
-    if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        raise ValueError("is a generator, expected a function that returns its result")
-    return Handler(
-        function=function,
-        is_async=inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(function),
-        takes_context=_takes_context(function),
-    )
-
-
-def _takes_context(function: Callable[..., Any]) -> bool:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin, which does not say: it gets the event
-        return False
-    two, one = _accepts(signature, 2), _accepts(signature, 1)
-    if not one and not two:
-        raise ValueError(f"takes {signature}, expected (event) or (event, context)")
-    # A second parameter with a default of its own is the function's business.
-    return two and (not one or "context" in signature.parameters)
-
-
-def _accepts(signature: inspect.Signature, count: int) -> bool:
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
+        answers = inspect.signature(function).return_annotation
+    except (TypeError, ValueError):
+        return None
+    return None if answers is inspect.Signature.empty else answers
 
 
 def _raised(error: BaseException) -> str:
@@ -221,7 +211,8 @@ def _raised(error: BaseException) -> str:
     theirs = [
         frame
         for frame in frames
-        if "importlib" not in frame.filename and frame.filename != __file__
+        if "importlib" not in frame.filename
+        and frame.filename not in (__file__, handler_modules.__file__)
     ]
     where = f" in {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
     if isinstance(error, SyntaxError):

@@ -41,6 +41,17 @@ class InvokerMetrics:
             registry=registry,
         )
 
+        self._strays = Gauge(
+            "harn_invoker_strays",
+            "Handlers that were given up and run on all the same.",
+            registry=registry,
+        )
+        self._blocked = Counter(
+            "harn_invoker_loop_blocked",
+            "Times that a handler was found to hold up the event loop.",
+            registry=registry,
+        )
+
     def started(self, waited_ms: int) -> None:
         """A handler starts, so long after its event was accepted."""
         self._waited.observe(waited_ms / 1000)
@@ -61,3 +72,11 @@ class InvokerMetrics:
     def leases_late(self, late_ms: int) -> None:  # noqa: ARG002 - the log line has the number
         """Renewals came so late that leases have run out."""
         self._late.inc()
+
+    def strays(self, count: int) -> None:
+        """So many handlers were given up and run on all the same."""
+        self._strays.set(count)
+
+    def loop_blocked(self) -> None:
+        """A handler holds up the event loop."""
+        self._blocked.inc()

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 from streams.audit.log import Headers
 from streams.codec import Codec
 from streams.core.wire import InvocationCompleted, Invoke, RunningInvocation
+from streams.edge.executors.outcome import Outcome, answered, raised, timed_out, unresolved
 from streams.edge.invoker.execution import context_of
 from streams.edge.invoker.lease_book import LeaseBook, Word
 from streams.edge.invoker.ledger import OffsetLedger
-from streams.edge.invoker.outcome import Outcome, raised, returned, unresolved
 from streams.engine import MAX_RECORD_BYTES
 from streams.handler_api import Context, Event, Handler
 from streams.testing.memory_kafka import MemoryKafka
@@ -37,7 +37,7 @@ Duration = Callable[[Context], int]
 class HandlerSource(Protocol):
     """Where references become handlers."""
 
-    def resolve(self, reference: str, /) -> Handler | None:
+    def resolve(self, reference: str, trigger_id: str, /) -> Handler | None:
         """Return the handler of that reference, or None when it is not loaded here."""
         ...
 
@@ -203,12 +203,21 @@ class MemoryInvoker:
 
     def _call(self, intent: Invoke) -> tuple[Outcome, int]:
         """Call the handler; return what comes of it, and how long it takes."""
-        handler = self._handlers.resolve(intent["handler"])
+        handler = self._handlers.resolve(intent["handler"], intent["trigger_id"])
         if handler is None:
             return unresolved(intent["handler"]), 0
         context = context_of(intent)
         self._runs.append(Run(self.invoker_id, context, intent["fence"], self._kafka.clock.now_ms))
-        duration_ms = self._duration(context)
+        outcome, duration_ms = self._run_now(intent, handler, context), self._duration(context)
+        if context.spent:
+            outcome = outcome._replace(usage=context.spent.usage())
+        timeout_ms = intent["timeout_ms"]
+        if timeout_ms is not None and duration_ms > timeout_ms:
+            return timed_out(timeout_ms)._replace(usage=outcome.usage), timeout_ms
+        return outcome, duration_ms
+
+    def _run_now(self, intent: Invoke, handler: Handler, context: Context) -> Outcome:
+        """Call the handler, whatever it raises."""
         try:
             result = handler(Event(intent["event"]), context)
             if handler.is_async:
@@ -216,8 +225,8 @@ class MemoryInvoker:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
-            return raised(error), duration_ms
-        return returned(result, MAX_RECORD_BYTES // 3), duration_ms
+            return raised(error, intent["purpose"])
+        return answered(intent["purpose"], result, MAX_RECORD_BYTES // 3)
 
     def _end(self, ended: _Running) -> None:
         del self._running[ended.dispatch_id, ended.fence]
@@ -232,7 +241,7 @@ class MemoryInvoker:
             "error": ended.outcome.error,
             "error_class": ended.outcome.error_class,
             "retry_after_ms": ended.outcome.retry_after_ms,
-            "usage": None,
+            "usage": ended.outcome.usage,
             "started_at_ms": ended.started_ms,
             "completed_at_ms": self._kafka.clock.now_ms,
         }

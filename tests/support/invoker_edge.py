@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from streams.codec import Codec
 from streams.core.record import Position
-from streams.edge.invoker import Invoker
+from streams.edge.invoker import Invoker, Seams
+from streams.edge.invoker.cancels import CancelListener
 from streams.edge.invoker.intake import FetchedIntent, IntentSink
 from streams.errors import BrokerError
 from streams.handler_api import Handler
@@ -69,6 +70,11 @@ class LogInMemory:
             self._grown.clear()
             await asyncio.wait_for(self._grown.wait(), 30)
 
+    async def wait_for_outcomes(self, count: int) -> None:
+        """Return once there are so many outcomes."""
+        while len(self.outcomes) < count:
+            await self.wait_for(len(self.records) + 1)
+
     def release(self) -> None:
         """Ack what was held back, and hold back nothing more."""
         held, self.held = self.held or [], None
@@ -125,6 +131,8 @@ class Counts:
     running: list[int] = field(default_factory=list)
     unusable_count: int = 0
     late_ms: list[int] = field(default_factory=list)
+    stray_counts: list[int] = field(default_factory=list)
+    blocked_count: int = 0
 
     def started(self, waited_ms: int) -> None:
         self.waits_ms.append(waited_ms)
@@ -142,14 +150,42 @@ class Counts:
     def leases_late(self, late_ms: int) -> None:
         self.late_ms.append(late_ms)
 
+    def strays(self, count: int) -> None:
+        self.stray_counts.append(count)
+
+    def loop_blocked(self) -> None:
+        self.blocked_count += 1
+
+
+class NoCancels:
+    """A source of cancels that stays silent: a test says them itself."""
+
+    async def start(self, listener: CancelListener) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+def _no_exit(code: int) -> None:
+    message = f"the invoker ends its process with {code}"
+    raise AssertionError(message)
+
 
 class Rig:
     """An invoker between the two seams, with handlers by name."""
 
-    def __init__(self, settings: Settings | None = None, **functions: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        strays_max: int = 16,
+        **functions: Callable[..., Any] | Handler,
+    ) -> None:
         self.log = LogInMemory()
         self.intake = ListIntake()
         self.counts = Counts()
+        self._exit_now: Callable[[int], object] = _no_exit
         self._functions = functions
         self._offsets: dict[int, int] = {}
         self.invoker = Invoker(
@@ -158,15 +194,27 @@ class Rig:
             CODEC,
             self,
             observer=self.counts,
-            clock=lambda: 1_700_000_000_000,
-            intake=self.intake,
+            seams=Seams(
+                intake=self.intake,
+                cancels=NoCancels(),
+                clock=lambda: 1_700_000_000_000,
+                strays_max=strays_max,
+                exit_now=self._exit,
+            ),
         )
 
-    def resolve(self, reference: str, /) -> Handler | None:
+    def resolve(self, reference: str, _trigger_id: str = "", /) -> Handler | None:
         function = self._functions.get(reference)
-        if function is None:
-            return None
+        if function is None or isinstance(function, Handler):
+            return function
         return Handler(function, asyncio.iscoroutinefunction(function), takes_context=True)
+
+    def exit_with(self, exit_now: Callable[[int], object]) -> None:
+        """Let a stuck invoker call this in place of ending the process."""
+        self._exit_now = exit_now
+
+    def _exit(self, code: int) -> None:
+        self._exit_now(code)
 
     async def start(self) -> Rig:
         await self.invoker.start()
@@ -188,6 +236,9 @@ class Rig:
         attempt: int = 1,
         trigger: str = "on-issue",
         headers: Sequence[tuple[str, bytes]] = (),
+        timeout_ms: int | None = None,
+        purpose: str = "handler",
+        payload: str = '{"action": "opened"}',
     ) -> FetchedIntent:
         """Return an intent at the partition's next offset."""
         if offset is None:
@@ -196,7 +247,16 @@ class Rig:
         value = intent_value(
             handler, dispatch_id, home=home, fence=fence, attempt=attempt, trigger=trigger
         )
+        value |= {"timeout_ms": timeout_ms, "purpose": purpose}
+        value["event"]["provider_payload"] = payload
         return FetchedIntent(partition, offset, CODEC.encode("invoke", value), headers)
+
+    async def outcome(self, intent: FetchedIntent) -> dict[str, Any]:
+        """Deliver one intent and return the outcome that comes of it."""
+        before = len(self.log.outcomes)
+        self.deliver(intent)
+        await self.log.wait_for_outcomes(before + 1)
+        return self.log.outcomes[-1]
 
 
 def intent_value(

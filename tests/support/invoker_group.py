@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.edge.invoker import Invoker
+from streams.edge.invoker import Invoker, Seams
 from streams.edge.invoker.intake import KafkaIntake
 from streams.edge.publisher import Publisher
 from streams.handler_api import Context, Event, Handler
@@ -33,7 +33,7 @@ class Functions:
     running: set[str] = field(default_factory=set)
     running_max: int = 0
 
-    def resolve(self, reference: str, /) -> Handler | None:
+    def resolve(self, reference: str, _trigger_id: str = "", /) -> Handler | None:
         function = self.by_name.get(reference)
         if function is None:
             return None
@@ -95,7 +95,11 @@ class InvokerGroup:
         await publisher.start()
         intake = KafkaIntake(settings, topic=self.invocations, group=self.group)
         invoker = Invoker(
-            settings, publisher, CODEC, self.functions, intake=intake, mailbox=self.mailbox
+            settings,
+            publisher,
+            CODEC,
+            self.functions,
+            seams=Seams(intake=intake, mailbox=self.mailbox),
         )
         await invoker.start()
         member = Member(invoker, intake, publisher)

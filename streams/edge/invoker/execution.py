@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streams.core.record import Position
 from streams.core.wire import InvocationCompleted, Invoke
+from streams.edge.executors.call import Call
+from streams.edge.executors.outcome import Outcome
 from streams.edge.invoker.lane import Lane
-from streams.edge.invoker.outcome import Outcome
-from streams.handler_api import Context
+from streams.handler_api import CancelToken, Context, Handler
 
-__all__ = ["Execution", "ExecutionKey", "context_of", "headers_of"]
+__all__ = ["Execution", "ExecutionKey", "call_of", "context_of", "headers_of"]
 
 _FOLLOWERS = frozenset({"tenant_id", "traceparent"})
 
@@ -41,8 +41,8 @@ class Execution:
     """By the wall clock, for the record."""
     started_s: float = 0.0
     """By the event loop's clock, for measuring."""
-    task: asyncio.Task[None] | None = None
-    """Runs an async handler."""
+    call: Call | None = None
+    """The function's, once it was resolved."""
     ended: bool = False
     """Its outcome is decided; whatever the handler still does is of no account."""
     in_log: bool = False
@@ -76,13 +76,13 @@ class Execution:
             "error": outcome.error,
             "error_class": outcome.error_class,
             "retry_after_ms": outcome.retry_after_ms,
-            "usage": None,
+            "usage": outcome.usage,
             "started_at_ms": self.started_at_ms or now_ms,
             "completed_at_ms": now_ms,
         }
 
 
-def context_of(intent: Invoke) -> Context:
+def context_of(intent: Invoke, token: CancelToken | None = None) -> Context:
     """Return what the handler is told around the event."""
     return Context(
         attempt=intent["attempt"],
@@ -92,6 +92,21 @@ def context_of(intent: Invoke) -> Context:
         binding_key=intent["binding_key"],
         event_id=intent["event"]["id"],
         replay_of_event_id=intent["replay_of_event_id"],
+        cancelled=CancelToken() if token is None else token,
+    )
+
+
+def call_of(
+    intent: Invoke, handler: Handler, token: CancelToken, ended: Callable[[Outcome], None]
+) -> Call:
+    """Return the call that an intent asks for; `ended` is told its outcome."""
+    return Call(
+        handler=handler,
+        event=intent["event"],
+        context=context_of(intent, token),
+        purpose=intent["purpose"],
+        timeout_ms=intent["timeout_ms"],
+        ended=ended,
     )
 
 

@@ -12,96 +12,73 @@ again what had no outcome yet.
 | its handler runs | leased, goes on here | goes on for `drain_ms`, then `interrupted` |
 | its outcome is not acked yet | waited for | waited for |
 
+A cancel request, or its timeout, ends a handler early (see `streams.edge.executors.runner`).
+
 Invariants: at most `invoker_max_outstanding` handlers run; intents of one trigger start in the
 order of their offsets; every begun invocation gets exactly one outcome record, apart from repeats
-of the same bytes; a handler cannot end this process, whatever it raises.
+of the same bytes; a handler cannot end this process, except by never returning.
 
-Source: DESIGN "An invocation", "Backpressure"; SEMANTICS 2.8.
+Source: DESIGN "An invocation", "Backpressure"; SEMANTICS 2.5, 2.8.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import logging
 import os
 import secrets
 import socket
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Concatenate, ParamSpec, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.record import Position
-from streams.core.wire import Invoke
+from streams.core.wire import CancelInvocation, Invoke
+from streams.edge.executors.call import Call
+from streams.edge.executors.loop_watch import LoopWatch
+from streams.edge.executors.outcome import INTERRUPTED, Outcome, cancelled, unresolved
+from streams.edge.executors.runner import GRACE_S, HandlerRunner
+from streams.edge.executors.slots import Slots
+from streams.edge.executors.strays import Strays
+from streams.edge.invoker.cancels import CancelBook, KafkaCancels
 from streams.edge.invoker.changes import Changes
-from streams.edge.invoker.execution import Execution, ExecutionKey, headers_of
-from streams.edge.invoker.intake import TOPIC, FetchedIntent, Intake, KafkaIntake
+from streams.edge.invoker.execution import Execution, ExecutionKey, call_of, headers_of
+from streams.edge.invoker.guard import ends_the_role
+from streams.edge.invoker.intake import TOPIC, FetchedIntent, KafkaIntake
+from streams.edge.invoker.intents import IntentReader
 from streams.edge.invoker.lane import Lane
+from streams.edge.invoker.last_words import LastWords
 from streams.edge.invoker.lease_book import Word
 from streams.edge.invoker.leases import Leases
 from streams.edge.invoker.observer import InvokerObserver, Unobserved
 from streams.edge.invoker.offsets import OwnedOffsets
-from streams.edge.invoker.outcome import INTERRUPTED, Outcome, unresolved
 from streams.edge.invoker.reporter import Appender, Reporter
-from streams.edge.invoker.runner import HandlerRunner
-from streams.edge.invoker.slots import Slots
-from streams.handler_api import Handler
+from streams.edge.invoker.seams import HandlerSource, Seams
+from streams.errors import InvokerStuck
+from streams.handler_api import CancelToken
 from streams.observe import logs
 from streams.settings import Settings
 
-__all__ = ["HandlerSource", "Invoker"]
-
-MAILBOX = "trigger.dispatches"
+__all__ = ["Invoker"]
 
 _LOG = logs.logger(__name__)
-
-P = ParamSpec("P")
 
 # Ended invocations whose intents may be fetched again after a rebalance whose commit failed.
 _RECENT_MAX = 10_000
 # Outcomes that may wait for their ack before intake slows down: what an outage of the broker that
 # outlasts the session makes another member run again.
 _UNACKED_MAX = 1_024
-# What a cancelled handler gets for its clean-up, and acks for arriving, when the process stops.
-_CANCEL_GRACE_S = 1.0
+# What acks get for arriving, and the group for answering, when the process stops.
 _ACK_WAIT_S = 5.0
 _LEAVE_WAIT_S = 10.0
-
-
-class HandlerSource(Protocol):
-    """Where references become handlers."""
-
-    def resolve(self, reference: str, /) -> Handler | None:
-        """Return the handler of that reference, or None when it is not loaded here."""
-        ...
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _ends_the_role(
-    method: Callable[Concatenate[Invoker, P], None],
-) -> Callable[Concatenate[Invoker, P], None]:
-    """Let an exception in `method`, a bug, fail the service: the loop would only log it."""
-
-    @functools.wraps(method)
-    def guarded(self: Invoker, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            method(self, *args, **kwargs)
-        except BaseException as error:
-            self.fail(error)
-            raise
-
-    return guarded
 
 
 class Invoker:
     """The invoker of one process; made and used inside one event loop.
 
-    Args:    publisher: started before and stopped after the invoker.  clock: wall time, ms.
-             intake, mailbox: where intents come from and outcomes go; others in tests only.
+    Args:    publisher: started before and stopped after the invoker.
+             seams: others in tests only.
     """
 
     name = "invoker"
@@ -114,22 +91,38 @@ class Invoker:
         handlers: HandlerSource,
         *,
         observer: InvokerObserver | None = None,
-        clock: Callable[[], int] = _wall_ms,
-        intake: Intake | None = None,
-        mailbox: str = MAILBOX,
+        seams: Seams | None = None,
     ) -> None:
         self._settings = settings
-        self._codec = codec
         self._handlers = handlers
         self._observer = Unobserved() if observer is None else observer
-        self._clock = clock
+        seams = Seams() if seams is None else seams
+        self._clock = seams.clock
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self.invoker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         slots_max = settings.invoker_max_outstanding
-        self._intake = KafkaIntake(settings) if intake is None else intake
-        self._reporter = Reporter(publisher, codec, self.invoker_id, self, mailbox)
-        self._runner = HandlerRunner(slots_max, settings.max_record_bytes // 3, self._end)
+        self._intake = KafkaIntake(settings) if seams.intake is None else seams.intake
+        cancels = seams.cancels
+        self._cancels = KafkaCancels(settings, codec) if cancels is None else cancels
+        self._cancelled_before = CancelBook(self._loop.time)
+        self._intents = IntentReader(codec)
+        self._reporter = Reporter(publisher, codec, self.invoker_id, self, seams.mailbox)
+        strays = Strays(seams.strays_max, self._too_many_strays, self._observer.strays)
+        self._runner = HandlerRunner(settings, strays, logging.root.getEffectiveLevel())
+        self._watch = LoopWatch(
+            running=self._runner.on_loop.running,
+            watched=lambda: len(self._runner.on_loop) > 0,
+            limit_s=settings.lease_ms / 1_000,
+            on_blocked=self._observer.loop_blocked,
+            on_stuck=LastWords(
+                settings,
+                seams.mailbox,
+                unended=self._unended,
+                word_of=lambda ended, out: self._reporter.word_of(ended, out, self._clock()),
+                exit_now=seams.exit_now,
+            ),
+        )
         self._slots: Slots[Execution] = Slots(slots_max)
         self._leases = Leases(settings.lease_ms, self._reporter.say, self._observer.leases_late)
         self._offsets = OwnedOffsets(TOPIC, self._intake.commit)
@@ -141,28 +134,29 @@ class Invoker:
 
     async def start(self) -> None:
         """Join the group and take intents.  Raises BrokerError as the intake does."""
+        await self._cancels.start(self)
         await self._intake.start(self)
+        self._watch.start()
         _LOG.info("invoker_started", extra={"invoker_id": self.invoker_id})
 
     async def stop(self) -> None:
         """Leave the group at once, then give running handlers `drain_ms` to end.
 
-        What has not ended by then is reported `interrupted`, and dispatch issues it again: async
-        handlers are cancelled, those on a thread are left to themselves and their result discarded.
+        Their tokens flip at once; what has not ended by then is cut off as `interrupted`.
         """
         if self._stopping is None:
             self._stopping = self._loop.create_task(self._drain())
         await asyncio.shield(self._stopping)
 
     # ------------------------------------------------------------------ intents
-    @_ends_the_role
+    @ends_the_role
     def take(self, intents: Sequence[FetchedIntent]) -> None:
         """Start what was fetched, or let it wait, unless it is or was here already."""
         if self._stopping is not None:
             return  # not noted, so not committed: the next owner starts them
         for fetched in intents:
             lane = self._offsets.received(fetched.partition, fetched.offset)
-            intent = self._decode(fetched)
+            intent = self._intents.read(fetched)
             if intent is None:
                 self._observer.unusable()
                 self._pass_over(lane, fetched)
@@ -177,21 +171,6 @@ class Invoker:
                 self._lease(lane.begins(fetched.offset))
             else:
                 self._accept(intent, fetched, lane)
-
-    def _decode(self, fetched: FetchedIntent) -> Invoke | None:
-        """Return the intent; None, and a line in the log, for what is none."""
-        try:
-            schema, value = self._codec.decode(fetched.value)
-        except DecodeError as error:
-            reason = str(error)
-        else:
-            if schema == "invoke":
-                intent: Any = value
-                return intent
-            reason = f"schema {schema!r}, expected 'invoke'"
-        position = Position(TOPIC, fetched.partition, fetched.offset)
-        _LOG.error("invoker_unusable_intent", extra={"position": str(position), "reason": reason})
-        return None
 
     def _pass_over(self, lane: Lane[Execution], fetched: FetchedIntent) -> None:
         lane.ledger.settled(fetched.offset)
@@ -237,15 +216,21 @@ class Invoker:
         now_ms = self._clock()
         execution.started_at_ms, execution.started_s = now_ms, self._loop.time()
         self._observer.outstanding(self._slots.running)
-        handler = self._handlers.resolve(intent["handler"])
-        if handler is None:
+        reason = self._cancelled_before.take(execution.key)
+        if reason is not None:
+            self._end(execution, cancelled(reason))
+            return
+        handler = self._handlers.resolve(intent["handler"], intent["trigger_id"])
+        if handler is None or intent["purpose"] == "unknown":
             self._end(execution, unresolved(intent["handler"]))
             return
         self._observer.started(max(0, now_ms - intent["accepted_at_ms"]))
         self._leases.started(execution)
-        self._runner.start(execution, handler, intent)
+        token = CancelToken(self._loop.time)
+        execution.call = call_of(intent, handler, token, partial(self._end, execution))
+        self._runner.start(execution.call)
 
-    @_ends_the_role
+    @ends_the_role
     def _start_waiting(self) -> None:
         while (execution := self._slots.next()) is not None:
             execution.begun = True
@@ -253,7 +238,7 @@ class Invoker:
                 self._lease(lane.begins(offset))
             self._start(execution)
 
-    @_ends_the_role
+    @ends_the_role
     def _end(self, execution: Execution, outcome: Outcome) -> None:
         """Report an outcome; only the first of an execution counts."""
         if execution.ended:
@@ -280,7 +265,7 @@ class Invoker:
             self._intake.release(execution.size)
 
     # ------------------------------------------------------------------ what is in the log
-    @_ends_the_role
+    @ends_the_role
     def outcome_in_log(self, execution: Execution) -> None:
         """Forget an invocation that dispatch knows the end of."""
         del self._held[execution.key]
@@ -293,7 +278,7 @@ class Invoker:
         self._offsets.commit_soon()
         self._changes.notify()
 
-    @_ends_the_role
+    @ends_the_role
     def word_in_log(self, word: Word) -> None:
         """Dispatch holds leases of these: their intents need no other owner."""
         for invocation in word.invocations:
@@ -363,9 +348,30 @@ class Invoker:
         if not self.failed.done():
             self.failed.set_exception(error)
 
+    # ------------------------------------------------------------------ ending early
+    @ends_the_role
+    def cancel(self, said: CancelInvocation) -> None:
+        """Cancel an invocation, wherever it is here; one that has not come is remembered."""
+        key = said["dispatch_id"], said["fence"]
+        execution = self._held.get(key)
+        if execution is None:
+            self._cancelled_before.put(key, said["reason"])
+        elif execution.call is not None:
+            self._runner.cut(execution.call, cancelled(said["reason"]), "cancelled")
+        elif not execution.ended:
+            self._slots.withdraw({execution})
+            self._end(execution, cancelled(said["reason"]))
+
+    def _too_many_strays(self, count: int) -> None:
+        problem = f"{count} handlers were given up and do not end; this process starts anew"
+        remedy = 'give them timeouts of their own, or executor = "process"'
+        self.fail(InvokerStuck(problem, remedy=remedy))
+
     # ------------------------------------------------------------------ stopping
     async def _drain(self) -> None:
         deadline_s = self._loop.time() + self._settings.drain_ms / 1_000
+        for call in self._calls():
+            call.context.cancelled.flip("shutdown")
         # First of all another member gets the partitions; ours go on under their leases.
         leaving = self._loop.create_task(self._intake.stop())
         await asyncio.wait([leaving], timeout=_LEAVE_WAIT_S)
@@ -374,22 +380,21 @@ class Invoker:
         for execution in waiting:
             self._end(execution, INTERRUPTED)
         await self._changes.until(lambda: not self._slots.running, deadline_s - self._loop.time())
-        for execution in self._unended():
-            if execution.task is not None:
-                execution.task.cancel()
-        await self._changes.until(self._no_task_runs, _CANCEL_GRACE_S)
-        for execution in self._unended():
-            self._end(execution, INTERRUPTED)
-        self._runner.stop()
+        for call in self._calls():
+            self._runner.cut(call, INTERRUPTED, "shutdown")
+        await self._changes.until(lambda: not self._slots.running, GRACE_S + _ACK_WAIT_S)
+        self._watch.stop()
+        await self._runner.close()
         if not await self._changes.until(lambda: not self._held, _ACK_WAIT_S):
             _LOG.warning("invoker_unacked", extra={"outcomes": len(self._held)})
+        await self._cancels.stop()
         self._reporter.close()
         self._leases.close()
         self._offsets.close()
         _LOG.info("invoker_stopped", extra={"invoker_id": self.invoker_id})
 
     def _unended(self) -> list[Execution]:
-        return [each for each in self._held.values() if not each.ended]
+        return [each for each in list(self._held.values()) if not each.ended]
 
-    def _no_task_runs(self) -> bool:
-        return all(each.task is None for each in self._unended())
+    def _calls(self) -> list[Call]:
+        return [each.call for each in self._unended() if each.call is not None]

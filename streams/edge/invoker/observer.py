@@ -30,6 +30,14 @@ class InvokerObserver(Protocol):
         """Renewals came so late that leases have run out (the process was stopped or starved)."""
         ...
 
+    def strays(self, count: int) -> None:
+        """So many handlers were given up and run on all the same."""
+        ...
+
+    def loop_blocked(self) -> None:
+        """A handler holds up the event loop.  Said from another thread."""
+        ...
+
 
 class Unobserved:
     """Counts nothing."""
@@ -47,4 +55,10 @@ class Unobserved:
         """Ignore it."""
 
     def leases_late(self, late_ms: int) -> None:
+        """Ignore it."""
+
+    def strays(self, count: int) -> None:
+        """Ignore it."""
+
+    def loop_blocked(self) -> None:
         """Ignore it."""

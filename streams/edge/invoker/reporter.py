@@ -15,9 +15,9 @@ from typing import Protocol
 from streams.codec import Codec
 from streams.core.record import Position
 from streams.core.wire import InvocationsRunning
+from streams.edge.executors.outcome import Outcome
 from streams.edge.invoker.execution import Execution
 from streams.edge.invoker.lease_book import Word
-from streams.edge.invoker.outcome import Outcome
 from streams.errors import BrokerError
 from streams.observe import logs
 
@@ -84,8 +84,11 @@ class Reporter:
 
     def report(self, execution: Execution, outcome: Outcome, now_ms: int) -> None:
         """Append the outcome, again and again until it is acked or `close` is called."""
-        value = self._encode_completed(execution.completed(outcome, self._invoker_id, now_ms))
-        self._append_outcome(execution, value, _RETRY_FIRST_S)
+        self._append_outcome(execution, self.word_of(execution, outcome, now_ms), _RETRY_FIRST_S)
+
+    def word_of(self, execution: Execution, outcome: Outcome, now_ms: int) -> bytes:
+        """Return the record that says how an execution ended."""
+        return self._encode_completed(execution.completed(outcome, self._invoker_id, now_ms))
 
     def say(self, word: Word) -> None:
         """Append one `running` record."""

@@ -326,3 +326,47 @@ def test_a_manifest_holds_at_most_a_thousand_triggers() -> None:
 def test_every_provider_names_kinds_that_exist() -> None:
     supported = {kind for kinds in PROVIDERS.values() for kind in kinds}
     assert supported <= {"webhook", "cron", "poll", "stream", "predicate", "a2a-push"}
+
+
+# ---------------------------------------------------------------------- how a handler is run
+@pytest.mark.parametrize("executor", ["async", "thread", "process"])
+def test_an_executor_is_part_of_the_definition(executor: str) -> None:
+    found = binding(changed(f'executor = "{executor}"'))
+    assert json.loads(found["definition"])["executor"] == executor
+    assert found["fingerprint"] != binding(TRIGGER)["fingerprint"]
+
+
+@pytest.mark.parametrize(
+    ("written", "timeout_ms"),
+    [('"250ms"', 250), ('"30s"', 30_000), ('"5m"', 300_000), ('"2H"', 7_200_000), ("1", 1)],
+)
+def test_a_timeout_is_kept_in_milliseconds(written: str, timeout_ms: int) -> None:
+    definition = json.loads(binding(changed(f"timeout = {written}"))["definition"])
+    assert definition["timeout_ms"] == timeout_ms
+    assert "timeout" not in definition
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('executor = "fiber"', "executor is 'fiber', expected one of async, thread, process"),
+        ("executor = 1", "executor is 1, expected one of async, thread, process"),
+        ('timeout = "1d"', "timeout is '1d', expected a duration such as"),
+        ('timeout = "0s"', "timeout is '0s', expected a duration such as"),
+        ("timeout = 0", "timeout is 0, expected a duration such as"),
+        ("timeout = true", "timeout is true, expected a duration such as"),
+        ('timeout = "9000000000s"', "timeout is '9000000000s', expected at most 366 days"),
+    ],
+)
+def test_a_bad_executor_or_timeout_is_refused(line: str, problem: str) -> None:
+    [found] = problems(changed(line))
+    assert problem in found
+
+
+def test_a_target_that_is_no_function_has_no_executor_and_no_timeout() -> None:
+    text = changed(
+        'handler = "a2a://agent"\nexecutor = "thread"\ntimeout = "1s"', without="handler"
+    )
+    found = "\n".join(problems(text))
+    assert "executor is for functions, and the handler is 'a2a://agent'" in found
+    assert "timeout is for functions, and the handler is 'a2a://agent'" in found

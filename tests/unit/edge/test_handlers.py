@@ -220,3 +220,50 @@ def test_everything_that_cannot_be_loaded_is_told_at_once(tmp_path: Path) -> Non
     assert "(t0): handler 'missing': lib.py has no 'missing'" in found[0]
     assert "exports.nowhere is 'no_such.package', which raised ModuleNotFoundError" in found[1]
     assert f"exports.gone is 'gone.py', but there is no file {tmp_path}/gone.py" in found[2]
+
+
+# ---------------------------------------------------------------------- where a handler runs
+def write_placed(folder: Path, functions: str, *triggers: str) -> Path:
+    """A manifest whose triggers `t0`, `t1` … have further lines each."""
+    common = 'kind = "webhook"\nprovider = "github"\nmatch = {}'
+    tables = [
+        f'[[triggers]]\nid = "t{index}"\n{common}\n{more}\n' for index, more in enumerate(triggers)
+    ]
+    (folder / "harn.toml").write_text("".join(tables))
+    (folder / "lib.py").write_text(dedent(functions))
+    return folder
+
+
+def test_two_triggers_may_run_one_function_in_two_places(tmp_path: Path) -> None:
+    folder = write_placed(
+        tmp_path,
+        "def fn(event): ...",
+        'handler = "fn"\nexecutor = "process"',
+        'handler = "fn"',
+    )
+    handlers = load(folder)
+    placed, other = handlers.resolve("fn", "t0"), handlers.resolve("fn", "t1")
+    assert placed is not None
+    assert other is not None
+    assert (placed.runs_in, other.runs_in) == ("process", "thread")
+    assert placed.place is not None
+    assert (placed.place.base_dir, placed.place.module) == (str(tmp_path.resolve()), "lib.py")
+    assert placed.place.function == "fn"
+
+
+def test_an_executor_that_does_not_fit_its_function_is_refused(tmp_path: Path) -> None:
+    folder = write_placed(
+        tmp_path,
+        "def plain(event): ...\nasync def waits(event): ...",
+        'handler = "plain"\nexecutor = "async"',
+        'handler = "waits"\nexecutor = "thread"',
+        'handler = "waits"\nexecutor = "process"',
+        'handler = "waits"\nexecutor = "async"',
+    )
+    first, second = problems(folder)
+    assert first.endswith(
+        "[[triggers]] 1 (t0): executor is 'async', but plain is not async: use 'thread'"
+    )
+    assert second.endswith(
+        "[[triggers]] 2 (t1): executor is 'thread', but waits is async: use 'async' or 'process'"
+    )

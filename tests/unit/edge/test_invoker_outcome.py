@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.edge.invoker.outcome import (
+from streams.edge.executors.outcome import (
     ERROR_CHARS_MAX,
     RETRY_AFTER_MAX_MS,
     Outcome,

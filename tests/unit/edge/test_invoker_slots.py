@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.edge.invoker.slots import Slots
+from streams.edge.executors.slots import Slots
 
 
 def fill(slots: Slots[str], trigger: str, count: int) -> int:

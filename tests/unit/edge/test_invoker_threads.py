@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from streams.edge.invoker.threads import HandlerThreads
+from streams.edge.executors.threads import HandlerThreads
 
 
 class Ends:

@@ -33,6 +33,21 @@ def kinds(made: PipelineDriver, topic: str) -> list[str]:
 
 
 # ---------------------------------------------------------------------- a user's tests
+def test_an_attempt_that_takes_longer_than_its_timeout_has_timed_out() -> None:
+    bound = binding("triage", retry=retry_policy("immediate", max_attempts=2))
+    bound["definition"] = bound["definition"][:-1] + ',"timeout_ms":1500}'
+    made = PipelineDriver(
+        handlers={"on_event": lambda _event: "done"},
+        duration_ms=lambda context: 1_501 if context.attempt == 1 else 1_500,
+    )
+    made.apply([bound])
+    made.emit(event("e1"))
+    made.finish()
+    first, second = (each.value for each in made.records("trigger.attempts", "attempt_recorded"))
+    assert (first["outcome"], second["outcome"]) == ("timeout", "success")
+    assert first["error_msg"] == "ran for longer than its timeout of 1500 ms"
+
+
 def test_an_event_runs_through_its_handler_to_the_outbox() -> None:
     made = driver(lambda event: {"was": event.payload["n"]})
     made.emit(event("e1", payload={"n": 7}, tenant_id="acme"))

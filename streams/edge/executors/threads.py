@@ -26,6 +26,8 @@ Job = Callable[[], T]
 class HandlerThreads(Generic[T]):
     """Runs jobs in the order in which they come, on at most `threads_max` threads.
 
+    A thread that is lost to its job is replaced, and ends when the job does.
+
     Args:    loop: where `on_ended` is called with what a job returned.  A job must not raise.
     """
 
@@ -39,21 +41,44 @@ class HandlerThreads(Generic[T]):
         self._ended: deque[T] = deque()
         self._hand_over_planned = False
         self._threads = 0
-        self._unfinished = 0  # submitted and not handed over
+        self._named = 0
+        self._unfinished = 0  # submitted and not handed over, on threads that are not lost
+        self._stopped = False
+
+    @property
+    def threads(self) -> int:
+        """Return how many threads there are for jobs that come."""
+        return self._threads
 
     def submit(self, job: Job[T]) -> None:
         """Run `job` as soon as a thread is free; a thread is made when all may be busy."""
         self._unfinished += 1
-        if self._threads < min(self._unfinished, self._threads_max):
-            self._threads += 1
-            name = f"handler-{self._threads}"
-            threading.Thread(target=self._run, name=name, daemon=True).start()
         self._jobs.put(job)
+        self._make_thread()
+
+    def lost(self) -> None:
+        """Count a thread no longer: its job does not end."""
+        self._threads -= 1
+        self._unfinished -= 1
+        self._make_thread()
+
+    def found(self) -> None:
+        """Count a lost thread again, for its job is handed over now: one thread too many ends."""
+        self._unfinished += 1
+        self._jobs.put(None)
 
     def stop(self) -> None:
         """End each thread after its present job; queued jobs run before."""
+        self._stopped = True
         for _ in range(self._threads):
             self._jobs.put(None)
+
+    def _make_thread(self) -> None:
+        if self._stopped or self._threads >= min(self._unfinished, self._threads_max):
+            return
+        self._threads += 1
+        self._named += 1
+        threading.Thread(target=self._run, name=f"handler-{self._named}", daemon=True).start()
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
