@@ -79,6 +79,8 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
             ("invocations_running", "invocations_running"),
             ("invocation_completed", "invocation_completed"),
             ("dispatch_cancel_requested", "dispatch_cancel_requested"),
+            ("dlq_replayed", "dlq_replayed"),
+            ("dlq_discard_requested", "dlq_discard_requested"),
             ("revision_published", "revision_published"),
             ("revision_reached", "revision_reached"),
             ("circuit_changed", "circuit_changed"),
@@ -132,7 +134,11 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.OUTPUT,
         key="event id, or the position of a quarantined record",
         doc="Undelivered events and quarantined records.",
-        kinds=(("dlq_moved", "dlq_moved"), ("record_quarantined", "record_quarantined")),
+        kinds=(
+            ("dlq_moved", "dlq_moved"),
+            ("dlq_entry", "dlq_entry"),
+            ("record_quarantined", "record_quarantined"),
+        ),
     ),
     Topic(
         name="triggers.lifecycle",

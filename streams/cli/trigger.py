@@ -20,9 +20,11 @@ from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.suggestion import suggestion
 from streams.cli.trigger_cancel import cancel
+from streams.cli.trigger_dlq import app as dlq
 from streams.cli.trigger_emit import emit_events
 from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
+from streams.cli.trigger_replay import replay
 from streams.core.manifest import Manifest
 from streams.core.wire import Policy, RowRegisteredBinding
 from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
@@ -36,6 +38,8 @@ __all__ = ["app"]
 app = typer.Typer(help="Apply bindings and send events.", no_args_is_help=True)
 
 app.command()(cancel)
+app.command()(replay)
+app.add_typer(dlq, name="dlq")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 

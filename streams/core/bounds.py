@@ -100,7 +100,7 @@ def binding_bytes(binding: BindingDefinition) -> int:
 
 def policy_problem(policy: Policy, /) -> str | None:
     """Return what makes a policy unusable, or None."""
-    for name in ("event_id_window_ms", "lease_ms", "cancel_ttl_ms"):
+    for name in ("event_id_window_ms", "lease_ms", "cancel_ttl_ms", "dlq_ttl_ms"):
         duration_ms = policy[name]
         if not 1 <= duration_ms <= DURATION_MS_MAX:
             return f"policy: {name} is {duration_ms}, expected 1 to {DURATION_MS_MAX}"

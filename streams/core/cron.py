@@ -176,6 +176,7 @@ def _fire(state: State, row: RowCron, tick_ms: int, missed: int) -> Output:
         "binding_version": None,
         "replay_of_event_id": None,
         "webhook_path": None,
+        "dlq_entry_id": None,
         "event": event,
     }
     # Into this partition: it is the one that knows whether the tick has fired.

@@ -15,6 +15,7 @@
 | due | parked | ended in the DLQ: `circuit_open` |
 | `circuit_changed` | any | see `streams.core.circuit` |
 | `dispatch_cancel_requested` | any | see `streams.core.cancel` |
+| `dlq_replayed`, `dlq_discard_requested` | any | see `streams.core.dlq` |
 
 Invariants: fences only grow; one terminal record per dispatch; attempts are numbered without gap; a
 row exists exactly while its dispatch is live.
@@ -35,6 +36,7 @@ from streams.core import (
     dispatch_due,
     dispatch_start,
     dispatch_words,
+    dlq,
 )
 from streams.core.dispatch_index import build_index
 from streams.core.record import Record, Rejection
@@ -48,6 +50,8 @@ _HANDLERS: dict[str, Callable[[State, Record], Answer]] = {
     "breaker_opened": breaker.on_breaker_opened,
     "budget_spent": budget.on_budget_spent,
     "circuit_changed": circuit_turns.on_circuit_changed,
+    "dlq_replayed": dlq.on_replayed,
+    "dlq_discard_requested": dlq.on_discard_requested,
     "revision_published": binding_drain.on_revision_published,
     "revision_reached": binding_drain.on_revision_reached,
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streams.core import binding_drain, budget, parking
+from streams.core import binding_drain, budget, dlq, parking
 from streams.core.cancel_records import cancelled
 from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
@@ -116,18 +116,23 @@ def follow(
 
 
 def _merge(state: State, leader: RowDispatch) -> None:
-    """Attach every member of a batch to its leader's event, as JSON text, in arrival order."""
+    """Attach every member of a batch to its leader's event, as JSON text, in arrival order.
+
+    A member that replays a batch brings that one's members, itself among them.
+    """
     event = event_of(state, leader)
     members = [_event_by_id(state, dispatch_id) for dispatch_id in leader["members"]]
-    merged: RowEvent = {"event": {**event, "batch": [event_json(member) for member in members]}}
+    texts = [text for member in members for text in (member["batch"] or (event_json(member),))]
+    merged: RowEvent = {"event": {**event, "batch": texts}}
     state.rows.put(event_key(leader["dispatch_id"]), merged)
 
 
 def skip(state: State, row: RowDispatch, stage: str, detail: Mapping[str, str]) -> list[Output]:
     """End a dispatch that its predicate or a gate keeps from its first attempt."""
     ended = skipped(dispatch_of(state, row), stage, detail)
+    told = _told(state, row, "skipped")
     _forget(state, row)
-    return [ended, *_ended(state, row)]
+    return [ended, *told, *_ended(state, row)]
 
 
 def let_on(state: State, row: RowDispatch, gates: Iterable[str]) -> list[Output]:
@@ -249,8 +254,9 @@ def dispatch_of(state: State, row: RowDispatch) -> Dispatch:
 def succeed(state: State, row: RowDispatch, result: str | None) -> Iterable[Output]:
     """End a dispatch that its handler finished."""
     ended = succeeded(dispatch_of(state, row), result)
+    told = _told(state, row, "succeeded")
     _forget(state, row)
-    return (*ended, *_ended(state, row))
+    return (*ended, *told, *_ended(state, row))
 
 
 def dead_letter(
@@ -268,14 +274,23 @@ def dead_letter(
         error_class=error_class,
         reason=reason,
     )
-    return (*moved, *_ended(state, row))
+    told = dlq.moved(state, row, event, error, error_class, reason)
+    return (*moved, *told, *_ended(state, row))
 
 
 def end_cancelled(state: State, row: RowDispatch, reason: str) -> Iterable[Output]:
     """End a dispatch that an operator cancelled."""
     ended = cancelled(dispatch_of(state, row), reason)
+    told = _told(state, row, "cancelled")
     _forget(state, row)
-    return (*ended, *_ended(state, row))
+    return (*ended, *told, *_ended(state, row))
+
+
+def _told(state: State, row: RowDispatch, outcome: str) -> Iterable[Output]:
+    """Tell the dead letter that the dispatch replays, if it does, how it ended."""
+    if row["dlq_entry_id"] is None:
+        return ()
+    return dlq.replayed(row, event_of(state, row), outcome)
 
 
 def _forget(state: State, row: RowDispatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from streams.core.clock import rfc3339
+from streams.core.dlq_words import entry_id_of
 from streams.core.record import Output, Value
 from streams.core.wire import (
     AttemptEntry,
@@ -303,7 +304,7 @@ def dead_lettered(
         "replay_of_event_id": row["replay_of_event_id"],
     }
     entry: DlqMoved = {
-        "entry_id": f"dlq_{home_partition}_{row['dispatch_id']}",
+        "entry_id": row["dlq_entry_id"] or entry_id_of(home_partition, row["dispatch_id"]),
         "dispatch_id": row["dispatch_id"],
         "trigger_id": row["trigger_id"],
         "binding_key": row["binding_key"],

@@ -23,6 +23,7 @@ from streams.core.dispatch_records import (
     invoke,
     predicate_evaluated,
 )
+from streams.core.dlq_words import entry_problem
 from streams.core.event_json import batch_bytes
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, State
@@ -42,7 +43,11 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
     if state.rows.get(row_key(dispatch_id)) is not None:
         return Rejection("DSP-002", f"dispatch {dispatch_id} is live already")
     event = matched["event"]
-    problem = bounds.event_problem(event) or bounds.text_problem(_ids_of(matched))
+    problem = (
+        bounds.event_problem(event)
+        or bounds.text_problem(_ids_of(matched))
+        or entry_problem(matched["dlq_entry_id"], matched["replay_of_event_id"], state.partitions)
+    )
     if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
         return Rejection("DSP-005", problem or "the trigger is not the binding's")
     row = _new_row(matched, record)
@@ -106,6 +111,7 @@ def _new_row(matched: EventMatched, record: Record) -> RowDispatch:
         "cancelled": None,
         "reserved_micros": 0,
         "deferrals": 0,
+        "dlq_entry_id": matched["dlq_entry_id"],
     }
 
 
@@ -115,4 +121,5 @@ def _ids_of(matched: EventMatched) -> Iterable[tuple[str, str | None, int]]:
     return (
         ("dispatch_id", matched["dispatch_id"], bounds.ID_CHARS_MAX),
         ("replay_of_event_id", replay_of, bounds.ID_CHARS_MAX),
+        ("dlq_entry_id", matched["dlq_entry_id"], 2 * bounds.ID_CHARS_MAX),
     )

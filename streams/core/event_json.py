@@ -79,4 +79,5 @@ def batch_bytes(event: TriggerEvent, /) -> int:
     texts = [value for value in event.values() if isinstance(value, str)]
     texts += [*headers.keys(), *headers.values()]
     own = sum(len(text.encode()) + _NUMBER_BYTES for text in texts) + len(event["raw_body"] or b"")
-    return own + len(event_json(event).encode())
+    members = event["batch"] or (event_json(event),)  # what it replays was a batch itself
+    return own + sum(len(text.encode()) + _NUMBER_BYTES for text in members)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from streams.core import bounds, cron, foreign, ids, revision
+from streams.core import bounds, cron, dlq_words, foreign, ids, revision
 from streams.core.expression import Expressions, Failed
 from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
@@ -100,7 +100,13 @@ def mailbox_key(
 def _on_event_ingested(state: State, record: Record) -> Answer:
     envelope: EventIngested = record.value
     event = envelope["event"]
-    problem = bounds.event_problem(event) or bounds.text_problem(_targets(envelope))
+    problem = (
+        bounds.event_problem(event)
+        or bounds.text_problem(_targets(envelope))
+        or dlq_words.entry_problem(
+            envelope["dlq_entry_id"], envelope["replay_of_event_id"], state.partitions
+        )
+    )
     if problem is not None:
         return Rejection("INB-002", problem)
     seen_key = _seen_key(envelope)
@@ -124,12 +130,18 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
             "trigger_id": envelope["trigger_id"],
             "replay_of_event_id": envelope["replay_of_event_id"],
         }
-        return (Output(LIFECYCLE, "EventUnmatched", event["id"], unmatched, headers=headers),)
+        said = Output(LIFECYCLE, "EventUnmatched", event["id"], unmatched, headers=headers)
+        return (said, *dlq_words.word_of_inbox(envelope, "unmatched"))
     index: _Index = state.index
-    return [
+    outputs = [
         _taken(index, record, envelope, binding, ids.derived(record, "dispatch", place), headers)
         for place, binding in enumerate(bindings)
     ]
+    if envelope["dlq_entry_id"] is not None:
+        for taken in outputs[:]:
+            outcome = "started" if taken.kind == "event_matched" else "skipped"
+            outputs += dlq_words.word_of_inbox(envelope, outcome, taken.value["binding_key"])
+    return outputs
 
 
 def _on_source_rejected(state: State, record: Record) -> Answer:
@@ -153,6 +165,7 @@ def _targets(envelope: EventIngested) -> Iterable[tuple[str, str | None, int]]:
     return (
         ("trigger_id", envelope["trigger_id"], bounds.ID_CHARS_MAX),
         ("replay_of_event_id", envelope["replay_of_event_id"], bounds.ID_CHARS_MAX),
+        ("dlq_entry_id", envelope["dlq_entry_id"], 2 * bounds.ID_CHARS_MAX),
         ("webhook_path", envelope["webhook_path"], bounds.ID_CHARS_MAX),
     )
 
@@ -257,6 +270,7 @@ def _taken(
         "accepted_at_ms": record.timestamp_ms,
         "keys": keys,
         "replay_of_event_id": envelope["replay_of_event_id"],
+        "dlq_entry_id": envelope["dlq_entry_id"],
         "event": envelope["event"],
     }
     return Output(DISPATCHES, "event_matched", scope, value, headers=headers)

@@ -21,6 +21,7 @@ POLICY_DEFAULT: Policy = {
     "dedupe_rows_max": 1_000_000,
     "lease_ms": 24_000,
     "cancel_ttl_ms": 86_400_000,
+    "dlq_ttl_ms": 691_200_000,
 }
 """In force until the first revision says otherwise."""
 

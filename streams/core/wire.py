@@ -225,6 +225,37 @@ class DispatchCancelRequested(TypedDict):
     audit_id: str | None
 
 
+class DlqDiscardRequested(TypedDict):
+    """An operator's word: this dead letter needs no delivery."""
+
+    entry_id: str
+    requested_at: str
+    requested_by: str | None
+    audit_id: str | None
+
+
+class DlqEntry(TypedDict):
+    """What became of a dead letter: the operators' view, one record a change."""
+
+    entry_id: str
+    event_id: str
+    trigger_id: str
+    binding_key: str
+    provider: str
+    event_kind: str
+    state: str
+    status: str
+    reason: str
+    error: str
+    error_class: str
+    replays: int
+    replaying: Sequence[str]
+    history: Sequence[DlqNote]
+    replay_event_id: str | None
+    requested_by: str | None
+    audit_id: str | None
+
+
 class DlqMoved(TypedDict):
     """The record DlqMoved.
 
@@ -245,6 +276,33 @@ class DlqMoved(TypedDict):
     replay_of_event_id: str | None
 
 
+class DlqNote(TypedDict):
+    """One line of a dead letter's history."""
+
+    at_ms: int
+    status: str
+    event_id: str
+    attempts: int
+    error: str
+
+
+class DlqReplayed(TypedDict):
+    """How far the replay of a dead letter is, told to the partition that keeps its entry."""
+
+    entry_id: str
+    event_id: str
+    replay_of_event_id: str
+    outcome: str
+    trigger_id: str
+    binding_key: str
+    provider: str
+    event_kind: str
+    attempts: int
+    reason: str
+    error: str
+    error_class: str
+
+
 class EventIngested(TypedDict):
     """An envelope: one accepted event on its way to the inbox."""
 
@@ -253,6 +311,7 @@ class EventIngested(TypedDict):
     replay_of_event_id: str | None
     webhook_path: str | None
     event: TriggerEvent
+    dlq_entry_id: str | None
 
 
 class EventMatched(TypedDict):
@@ -265,6 +324,7 @@ class EventMatched(TypedDict):
     keys: Mapping[str, str]
     replay_of_event_id: str | None
     event: TriggerEvent
+    dlq_entry_id: str | None
 
 
 class GateDecision(TypedDict):
@@ -667,6 +727,7 @@ class Policy(TypedDict):
     dedupe_rows_max: int
     lease_ms: int
     cancel_ttl_ms: int
+    dlq_ttl_ms: int
 
 
 class RecordQuarantined(TypedDict):
@@ -824,6 +885,7 @@ class RowDispatch(TypedDict):
     cancelled: str | None
     reserved_micros: int
     deferrals: int
+    dlq_entry_id: str | None
 
 
 class RowDispatchBinding(TypedDict):
@@ -833,6 +895,25 @@ class RowDispatchBinding(TypedDict):
     drained_at: int | None
     reached: Sequence[int]
     ended: bool
+
+
+class RowDlq(TypedDict):
+    """A dead letter that nobody has dealt with: an entry of the DLQ."""
+
+    entry_id: str
+    event_id: str
+    trigger_id: str
+    binding_key: str
+    provider: str
+    event_kind: str
+    reason: str
+    error: str
+    error_class: str
+    replays: int
+    replaying: Sequence[str]
+    history: Sequence[DlqNote]
+    moved_at_ms: int
+    expires_at_ms: int
 
 
 class RowEvent(TypedDict):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from streams.codec import Codec, DecodeError
-from streams.core import registry
+from streams.core import bounds, registry
 from streams.core.manifest import Manifest
 from streams.core.record import Position
 from streams.core.wire import ApplyAnswered, ManifestApplied, Policy, RevisionPublished
@@ -70,6 +70,8 @@ def policy_of(settings: Settings) -> Policy:
         "dedupe_rows_max": settings.dedupe_max_rows,
         "lease_ms": settings.lease_ms,
         "cancel_ttl_ms": settings.cancel_ttl_ms,
+        # A dead letter is an entry for as long as the log keeps its body.
+        "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
     }
 
 

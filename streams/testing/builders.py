@@ -63,6 +63,7 @@ def envelope(
     binding_version: int | None = None,
     replay_of_event_id: str | None = None,
     webhook_path: str | None = None,
+    dlq_entry_id: str | None = None,
 ) -> EventIngested:
     """Return the envelope in which an event enters the inbox."""
     return {
@@ -70,6 +71,7 @@ def envelope(
         "binding_version": binding_version,
         "replay_of_event_id": replay_of_event_id,
         "webhook_path": webhook_path,
+        "dlq_entry_id": dlq_entry_id,
         "event": event,
     }
 
@@ -138,6 +140,7 @@ def policy(
     dedupe_rows_max: int = 1_000_000,
     lease_ms: int = 15_000,
     cancel_ttl_ms: int = 86_400_000,
+    dlq_ttl_ms: int = 691_200_000,
 ) -> Policy:
     """Return a policy; without arguments the one in force before the first revision."""
     return {
@@ -145,4 +148,5 @@ def policy(
         "dedupe_rows_max": dedupe_rows_max,
         "lease_ms": lease_ms,
         "cancel_ttl_ms": cancel_ttl_ms,
+        "dlq_ttl_ms": dlq_ttl_ms,
     }

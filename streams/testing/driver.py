@@ -182,6 +182,7 @@ class PipelineDriver:
         binding_version: int | None = None,
         replay_of_event_id: str | None = None,
         webhook_path: str | None = None,
+        dlq_entry_id: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Position:
         """Append an event's envelope, as ingest does."""
@@ -191,6 +192,7 @@ class PipelineDriver:
             binding_version=binding_version,
             replay_of_event_id=replay_of_event_id,
             webhook_path=webhook_path,
+            dlq_entry_id=dlq_entry_id,
         )
         replay = replay_of_event_id is not None
         key = mailbox_key(event, replay=replay, webhook_path=webhook_path)

@@ -39,10 +39,27 @@ provider = "github"
 match = { events = ["later"] }
 handler = "fails"
 retry = { max = 7, backoff = "svix" }
+
+[[triggers]]
+id = "fragile"
+kind = "webhook"
+provider = "github"
+match = { events = ["fragile"] }
+handler = "fragile"
+retry = { max = 1, backoff = "immediate" }
 """
 HANDLERS = """
+from pathlib import Path
+
+
 def fails(event):
     raise RuntimeError("not yet")
+
+
+def fragile(event):
+    if not Path(__file__).with_name("repaired").exists():
+        raise RuntimeError("broken")
+    return event.payload
 """
 
 
@@ -123,4 +140,72 @@ async def test_cancelling_ends_what_waits_by_event_and_by_condition(
         assert [entry.value["dry_run"] for entry in audits].count(True) == 1
         ended = of(settings, "trigger.outbox", "dispatch_cancelled")["trigger_evt_0"]
         assert one["audit_id"] in ended["error"]
+    assert_audit_is_clean(settings)
+
+
+async def test_dead_letters_are_listed_replayed_and_discarded_and_events_replayed(
+    settings: Settings, manifest: Path
+) -> None:
+    async with running(settings, manifest):
+        await emit(settings, [event(f"f{number}", kind="fragile") for number in range(3)])
+        await eventually(
+            lambda: len(of(settings, "trigger.dlq", "dlq_moved")) == 3, "three dead letters"
+        )
+        listed = await harn(settings, "trigger", "dlq", "list")
+        assert (listed["dispatcher_dlq_depth"], listed["pending_entries"]) == (3, 3)
+        ids = {entry["event_id"]: entry["entry_id"] for entry in listed["entries"]}
+        shown = await harn(settings, "trigger", "dlq", "show", ids["trigger_evt_f0"])
+        assert shown["event"]["payload"] == {"number": "f0"}
+        assert [attempt["outcome"] for attempt in shown["attempts"]] == ["failed"]
+
+        again = await harn(settings, "trigger", "dlq", "replay", ids["trigger_evt_f0"])
+        failed = again["items"][0]["replay_event_id"]
+        await eventually(
+            lambda: failed in of(settings, "trigger.dlq", "dlq_moved"), "it fails again"
+        )
+        manifest.with_name("repaired").touch()
+        where = "event.payload.number != 'f2'"
+        dry = await harn(settings, "trigger", "dlq", "replay", "--where", where, "--dry-run")
+        assert {item["status"] for item in dry["items"]} == {"dry_run"}
+        done = await harn(
+            settings, "trigger", "dlq", "replay", "--where", where, "--rate-limit", "100/s"
+        )
+        assert (done["matched_count"], done["requested_count"]) == (2, 2)
+        await eventually(
+            lambda: (
+                [
+                    entry.value["status"] for entry in read(settings, "trigger.dlq", {"dlq_entry"})
+                ].count("replay_succeeded")
+                == 2
+            ),
+            "two are resolved",
+        )
+        left = await harn(settings, "trigger", "dlq", "discard", "--all")
+        assert [item["event_id"] for item in left["items"]] == ["trigger_evt_f2"]
+
+        async def empty() -> bool:
+            found = await harn(settings, "trigger", "dlq", "list")
+            return not found["entries"]
+
+        while not await empty():
+            pass
+
+        sent = await harn(settings, "trigger", "replay", "trigger_evt_f1")
+        fresh = sent["items"][0]["replay_event_id"]
+        await eventually(
+            lambda: fresh in of(settings, "trigger.outbox", "dispatch_succeeded"), "it is replayed"
+        )
+        ended = of(settings, "trigger.outbox", "dispatch_succeeded")[fresh]
+        assert ended["replay_of_event_id"] == "trigger_evt_f1"
+        bulk = await harn(
+            settings,
+            *("trigger", "replay", "--from", "2026-01-01", "--to", "2100-01-01"),
+            *("--where", "event.kind == 'fragile' && event.payload.number == 'f1'", "--dry-run"),
+        )
+        assert sorted(item["status"] for item in bulk["items"]) == [
+            "dry_run",
+            "is_a_replay",
+            "is_a_replay",
+        ]
+        await harn(settings, "trigger", "replay", "trigger_evt_unknown", code=1)
     assert_audit_is_clean(settings)

@@ -26,6 +26,7 @@ def matched(
     binding_key: str = "triage@v1",
     found: TriggerEvent | None = None,
     replay_of_event_id: str | None = None,
+    dlq_entry_id: str | None = None,
 ) -> EventMatched:
     """The inbox' word that a binding takes an event."""
     return {
@@ -34,6 +35,7 @@ def matched(
         "binding_key": binding_key,
         "accepted_at_ms": 1,
         "replay_of_event_id": replay_of_event_id,
+        "dlq_entry_id": dlq_entry_id,
         "event": found or event(f"event-of-{dispatch_id}"),
         "keys": {},
     }

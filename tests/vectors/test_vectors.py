@@ -54,4 +54,5 @@ NOT_WRITTEN_BY_STAGES = {
     ("triggers.registry", "manifest_applied"),
     ("triggers.registry", "revision_broadcast"),
     ("trigger.dispatches", "dispatch_cancel_requested"),
+    ("trigger.dispatches", "dlq_discard_requested"),
 }

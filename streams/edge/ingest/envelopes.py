@@ -44,6 +44,7 @@ class Envelopes:
             "binding_version": None,
             "replay_of_event_id": None,
             "webhook_path": webhook_path,
+            "dlq_entry_id": None,
             "event": event,
         }
         headers = [("traceparent", traceparent.encode())]

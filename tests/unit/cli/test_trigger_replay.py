@@ -1,0 +1,150 @@
+"""Which events `harn trigger replay` sends once more, and what comes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streams.cli import trigger_replay
+from streams.cli.operation import Chooser, Item, condition
+from streams.cli.trigger_replay import Range, replay_items
+from streams.codec import Codec
+from streams.errors import ConfigError
+from streams.testing import PipelineDriver, event
+from tests.support.triggers import bindings_of
+
+MANIFEST = """
+[[triggers]]
+id = "one"
+kind = "webhook"
+provider = "github"
+match = { events = ["a"] }
+handler = "works"
+rate_limit = { period = "1h", max = 4 }
+
+[[triggers]]
+id = "two"
+kind = "webhook"
+provider = "github"
+match = { events = [] }
+handler = "works"
+"""
+CODEC = Codec()
+
+
+@pytest.fixture
+def driver() -> PipelineDriver:
+    driver = PipelineDriver(handlers={"works": lambda found: found.payload}, partitions=3)
+    driver.apply(bindings_of(MANIFEST))
+    for number in range(4):
+        found = event(f"e{number}", kind="a", payload={"n": number}, dedupe_key=f"d{number}")
+        driver.emit(found, headers={"traceparent": f"00-{number}-1-01"})
+        driver.advance(1_000)
+    return driver
+
+
+def items(driver: PipelineDriver, where: str | None = None, **options: Any) -> list[Item]:
+    span = options.pop("span", Range())
+    return replay_items(driver.kafka, CODEC, Chooser(condition(where)), span, **options)
+
+
+def send(driver: PipelineDriver, found: list[Item]) -> None:
+    for item in found:
+        if item.request is not None:
+            asked = item.request("trigger_audit_1")
+            driver.append(
+                asked.topic, asked.kind, asked.value, key=asked.key, headers=dict(asked.headers)
+            )
+    driver.finish()
+
+
+def successes(driver: PipelineDriver, replay_of: str | None) -> list[tuple[str, str]]:
+    return sorted(
+        (seen.value["trigger_id"], seen.value["event_id"])
+        for seen in driver.records("trigger.outbox", "dispatch_succeeded")
+        if seen.value["replay_of_event_id"] == replay_of
+    )
+
+
+def test_a_replay_is_a_new_event_that_names_the_old_one_and_meets_no_dedupe(
+    driver: PipelineDriver,
+) -> None:
+    [item] = items(driver, event_id="e1")
+    fresh = item.fields["replay_event_id"]
+    send(driver, [item])
+    # The gate of `one` is full: a replay passes gates like any event.
+    assert successes(driver, "e1") == [("two", fresh)]
+    skipped = driver.records("trigger.outbox", "dispatch_skipped")
+    assert [seen.value["event_id"] for seen in skipped] == [fresh]
+    [matched] = [
+        seen
+        for seen in driver.records("trigger.dispatches", "event_matched")
+        if seen.value["event"]["id"] == fresh and seen.value["trigger_id"] == "two"
+    ]
+    assert matched.value["event"]["dedupe_key"] == "d1"
+    assert matched.headers["traceparent"] == "00-1-1-01"
+    assert driver.records("triggers.lifecycle", "EventDeduplicated") == []
+    assert driver.audit().word == "verified"
+
+
+def test_a_replay_can_be_for_one_trigger_only(driver: PipelineDriver) -> None:
+    found = items(driver, event_id="e2", trigger_id="two")
+    send(driver, found)
+    assert [name for name, _ in successes(driver, "e2")] == ["two"]
+    assert driver.records("trigger.outbox", "dispatch_skipped") == []
+
+
+def test_a_range_of_times_begins_with_and_ends_before(driver: PipelineDriver) -> None:
+    times = {
+        seen.value["event"]["id"]: seen.timestamp_ms
+        for seen in driver.records("trigger.inbox.envelopes", "event_ingested")
+    }
+    found = items(driver, span=Range(times["e1"], times["e3"]))
+    assert {item.fields["event_id"] for item in found} == {"e1", "e2"}
+    found = items(driver, span=Range(None, times["e1"]))
+    assert {item.fields["event_id"] for item in found} == {"e0"}
+    found = items(driver, "event.payload.n >= 1", span=Range(times["e0"]))
+    assert {item.fields["event_id"] for item in found} == {"e1", "e2", "e3"}
+    assert items(driver, span=Range(times["e3"] + 1)) == []
+
+
+def test_in_bulk_replays_and_repeated_deliveries_are_left_out(driver: PipelineDriver) -> None:
+    send(driver, items(driver, event_id="e1", trigger_id="two"))
+    driver.emit(event("again", kind="a", payload={"n": 0}, dedupe_key="d0"))
+    driver.finish()
+    found = items(driver, "event.payload.n < 2")
+    assert sorted(item.status for item in found) == ["", "", "is_a_replay", "repeat"]
+    replay = next(item for item in found if item.status == "is_a_replay")
+    [once] = items(driver, event_id=replay.fields["event_id"])
+    assert once.request is not None  # by its id a replay is replayed, too
+    asked = once.request("a")
+    assert asked.value["replay_of_event_id"] == replay.fields["event_id"]
+
+
+def test_conditions_see_the_envelope(driver: PipelineDriver) -> None:
+    driver.emit(event("t", kind="a"), trigger_id="two")
+    driver.finish()
+    [item] = items(driver, "envelope.trigger_id == 'two'")
+    assert item.fields["event_id"] == "t"
+    send(driver, [item])
+    assert [name for name, _ in successes(driver, "t")] == ["two"]  # still targeted
+
+
+def test_too_many_events_are_refused_and_too_large_ones_named(
+    driver: PipelineDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trigger_replay, "EVENTS_MAX", 4)
+    assert len(items(driver, "true")) == 4
+    monkeypatch.setattr(trigger_replay, "EVENTS_MAX", 3)
+    with pytest.raises(ConfigError, match="more than 3 events are chosen"):
+        items(driver, "true")
+    monkeypatch.setattr("streams.edge.replays.MAX_INPUT_BYTES", 4_100)
+    [item] = items(driver, event_id="e1")
+    assert (item.request, item.status) == (None, "too_large")
+
+
+def test_what_is_no_event_is_passed_over(driver: PipelineDriver) -> None:
+    driver.kafka.append("trigger.inbox.envelopes", b"garbage e1", key=b"", headers=[])
+    assert len(items(driver, event_id="e1")) == 1
+    assert items(driver, event_id="e9") == []
