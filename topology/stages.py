@@ -71,6 +71,7 @@ DISPATCH = Stage(
     role="dispatch",
     source="trigger.dispatches",
     sinks=(
+        "trigger.inbox.claims",
         "trigger.invocations",
         "trigger.invocations.cancels",
         "trigger.attempts",
@@ -124,6 +125,13 @@ DISPATCH = Stage(
                 schema="row_circuit",
                 doc="`o:<destination>`: failures in a row, or an open circuit; due at its probe.",
                 due_field="due_ms",
+            ),
+            RowType(
+                prefix="k",
+                schema="row_claim",
+                doc="`k:<length of the id>:<trigger id>:<dedupe key>`: claimed until it expires.",
+                due_field="expires_at_ms",
+                ticking=False,
             ),
             RowType(
                 prefix="p",

@@ -66,6 +66,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         retention=RetentionRule.FOREVER,
         key="binding id:dedupe key",
         doc="Dedupe claims with expiry.",
+        kinds=(("dedupe_claim", "dedupe_claim"),),
     ),
     Topic(
         name="trigger.dispatches",

@@ -41,7 +41,7 @@ class Expected(NamedTuple):
 
     place: Place
     key: bytes
-    value: bytes
+    value: bytes | None
     headers: Headers
     kind: str
     cause: str

@@ -21,7 +21,7 @@ from streams.audit.log import LogReader, Place, Span
 from streams.audit.output_index import Writers
 from streams.engine import BoundStage
 from streams.errors import ConfigError, TopologyError
-from topology import Stage, TopicRole, Topology
+from topology import Cleanup, Stage, TopicRole, Topology
 from topology.family import family_of
 
 __all__ = ["FIRST", "LAST", "Plan", "Scope", "make_plan"]
@@ -130,8 +130,13 @@ def make_plan(reader: LogReader, stages: Mapping[str, BoundStage], scope: Scope)
 
 
 def _written(reader: LogReader, topology: Topology, stage: Stage) -> frozenset[str]:
-    """Return the topics that a stage may have written to: of its families those that exist."""
-    fixed = {*stage.sinks, stage.quarantine}
+    """Return the topics that a stage may have written to: of its families those that exist.
+
+    A compacted topic does not keep what was written, so it is not judged; the rows that its records
+    are made of are.
+    """
+    sinks = (topology.topic(name) for name in (*stage.sinks, stage.quarantine))
+    fixed = {topic.name for topic in sinks if topic.cleanup is not Cleanup.COMPACT}
     if not stage.family_sinks:
         return frozenset(fixed)
     families = {

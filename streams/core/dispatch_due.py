@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import circuit_turns, dispatch_predicate, dlq
+from streams.core import circuit_turns, claims, dispatch_predicate, dlq
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     advance,
@@ -22,7 +22,15 @@ from streams.core.dispatch_records import invocation_lost
 from streams.core.gate import admission
 from streams.core.record import Output, Record
 from streams.core.state import State
-from streams.core.wire import RowCancel, RowCircuit, RowDispatch, RowDlq, RowWindow
+from streams.core.wire import (
+    RowBudget,
+    RowCancel,
+    RowCircuit,
+    RowClaim,
+    RowDispatch,
+    RowDlq,
+    RowWindow,
+)
 
 LOSSES_MAX = 16
 """Leases that a dispatch may lose: an event that kills its invoker must not do so for ever."""
@@ -31,19 +39,21 @@ LOSSES_MAX = 16
 def on_due(
     state: State,
     key: str,
-    row: RowDispatch | RowWindow | RowCancel | RowCircuit | RowDlq,
+    row: RowDispatch | RowWindow | RowCancel | RowCircuit | RowClaim | RowBudget | RowDlq,
     _record: Record,
     /,
 ) -> Iterable[Output]:
     """Answer a row whose due time has come."""
+    if "status" in row:
+        return _dispatch_due(state, row)
     if "episodes" in row:
         return circuit_turns.on_circuit_due(state, row)
     if "history" in row:
         return dlq.on_due(state, key, row)
-    if "status" not in row:  # what merely expires: a window, or a cancel request
-        state.rows.delete(key)
-        return ()
-    return _dispatch_due(state, row)
+    if "dedupe_key" in row:
+        return claims.expired(state, key, row)
+    state.rows.delete(key)  # what merely expires: a window, a cancel request, a budget's day
+    return ()
 
 
 def _dispatch_due(state: State, row: RowDispatch) -> Iterable[Output]:

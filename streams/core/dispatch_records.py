@@ -93,8 +93,33 @@ def invoke(
     dispatch: Dispatch, event: TriggerEvent, home_partition: int, timeout_ms: int | None, /
 ) -> Output:
     """Make the intent for the row's attempt and fence."""
+    value = _intent(dispatch, event, home_partition, timeout_ms)
+    row = dispatch.row
+    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
+
+
+def ask(
+    dispatch: Dispatch,
+    event: TriggerEvent,
+    home_partition: int,
+    predicate: str,
+    timeout_ms: int | None,
+    /,
+) -> Output:
+    """Make the intent to evaluate a predicate that is a function."""
+    row = dispatch.row
+    value = _intent(dispatch, event, home_partition, timeout_ms)
+    value["attempt_id"] = f"{row['dispatch_id']}.when"
+    value["handler"] = predicate
+    value["purpose"] = "predicate"
+    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
+
+
+def _intent(
+    dispatch: Dispatch, event: TriggerEvent, home_partition: int, timeout_ms: int | None
+) -> Invoke:
     row, binding = dispatch
-    value: Invoke = {
+    return {
         "dispatch_id": row["dispatch_id"],
         "attempt_id": f"{row['dispatch_id']}.{row['attempt']}",
         "attempt": row["attempt"],
@@ -109,26 +134,6 @@ def invoke(
         "replay_of_event_id": row["replay_of_event_id"],
         "event": event,
     }
-    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
-
-
-def ask(
-    dispatch: Dispatch,
-    event: TriggerEvent,
-    home_partition: int,
-    predicate: str,
-    timeout_ms: int | None,
-    /,
-) -> Output:
-    """Make the intent to evaluate a predicate that is a function."""
-    intent = invoke(dispatch, event, home_partition, timeout_ms)
-    value: Invoke = {
-        **intent.value,  # type: ignore[typeddict-item]
-        "attempt_id": f"{dispatch.row['dispatch_id']}.when",
-        "handler": predicate,
-        "purpose": "predicate",
-    }
-    return intent._replace(value=value)
 
 
 def attempt_finished(dispatch: Dispatch, entry: AttemptEntry, /) -> Output:

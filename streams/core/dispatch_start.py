@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import bounds, cancel, dispatch_predicate
+from streams.core import bounds, cancel, claims, dispatch_predicate
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     advance,
     dead_letter,
+    dispatch_of,
     end_cancelled,
     event_key,
+    event_of,
     row_key,
     skip,
 )
 from streams.core.dispatch_records import (
-    Dispatch,
     attempt_started,
     invoke,
     predicate_evaluated,
 )
 from streams.core.dlq_words import entry_problem
 from streams.core.event_json import batch_bytes
+from streams.core.flow import Flow
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, State
 from streams.core.wire import EventMatched, RowDispatch, RowEvent
@@ -63,20 +65,38 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
         error = bounds.shortened(matched["keys"]["error"])
         return dead_letter(state, row, error, "unknown", "expression_failed")
     flow = index.flow(matched["binding_key"])
+    if claims.KEY in matched["keys"]:
+        return _first_only(state, row, flow, matched["keys"][claims.KEY])
+    return _before_gates(state, row, flow)
+
+
+def _first_only(state: State, row: RowDispatch, flow: Flow, value: str) -> Iterable[Output]:
+    """Let a dispatch go on if no earlier one has its value of `dedupe_key`."""
+    first = claims.holder(state, row, value)
+    if first is not None:
+        detail = {"dedupe_key": value, "first_event_id": first["event_id"]}
+        return skip(state, row, "dedupe", detail)
+    claimed = claims.claim(state, row, value, flow.retention_ms)
+    return (*claimed, *_before_gates(state, row, flow))
+
+
+def _before_gates(state: State, row: RowDispatch, flow: Flow) -> Iterable[Output]:
+    """Ask predicate and budget, and take a dispatch to its gates."""
+    index: DispatchIndex = state.index
+    dispatch, event = dispatch_of(state, row), event_of(state, row)
     evaluated: tuple[Output, ...] = ()
     if flow.when is not None:
-        verdict = matched["keys"].get("when", "false")
-        evaluated = (predicate_evaluated(Dispatch(row, binding), flow.when, verdict),)
+        verdict = row["keys"].get("when", "false")
+        evaluated = (predicate_evaluated(dispatch, flow.when, verdict),)
         if verdict != "true":
             detail = {"predicate": flow.when, "reason": verdict}
             return (*evaluated, *skip(state, row, "predicate", detail))
     asks = flow.function is not None or flow.spend is not None
     if not flow.declared and not asks and not index.circuits:
-        dispatch = Dispatch(row, binding)
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)
-    row["rank"] = flow.rank(matched["keys"])
-    row["body_bytes"] = batch_bytes(event) if flow.batch is not None else 0
+    size = batch_bytes(event) if flow.batch is not None else 0
+    row = {**row, "rank": flow.rank(row["keys"]), "body_bytes": size}
     further = dispatch_predicate.begin(state, row) if asks else advance(state, row, None)
     return (*evaluated, *further)
 

@@ -25,6 +25,8 @@ CEL_PREFIX = "cel:"
 WAITING_MAX_DEFAULT = 10_000
 """Dispatches that may wait at one gate key; beyond it they go to the DLQ as `gate_full`."""
 
+RETENTION_MS_DEFAULT = 7 * 86_400_000
+
 CIRCUIT_MAX_PARK_MS_DEFAULT = 86_400_000
 """How long a dispatch waits for a destination that fails, before it ends undelivered."""
 
@@ -89,6 +91,8 @@ class Flow:
     """A predicate that is a function; `when` is one that the inbox evaluates."""
     function_timeout_ms: int | None = None
     spend: Spend | None = None
+    retention_ms: int = RETENTION_MS_DEFAULT
+    """How long a value of `dedupe_key` stays claimed."""
     circuit: str = "park"
     circuit_max_park_ms: int = CIRCUIT_MAX_PARK_MS_DEFAULT
 
@@ -134,6 +138,7 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         function_timeout_ms=table.get("when_budget", {}).get("timeout_ms"),
         spend=spend_of(table),
         timeout_ms=table.get("timeout_ms"),
+        retention_ms=table.get("retry", {}).get("retention_days", 7) * 86_400_000,
         circuit=table.get("circuit", "park"),
         circuit_max_park_ms=table.get("circuit_max_park", CIRCUIT_MAX_PARK_MS_DEFAULT),
     )

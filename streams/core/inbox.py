@@ -139,6 +139,7 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
     ]
     if envelope["dlq_entry_id"] is not None:
         for taken in outputs[:]:
+            assert taken.value is not None, "whatever becomes of a match is a record"
             outcome = "started" if taken.kind == "event_matched" else "skipped"
             outputs += dlq_words.word_of_inbox(envelope, outcome, taken.value["binding_key"])
     return outputs
@@ -250,7 +251,8 @@ def _taken(
     keys: dict[str, str] = {}
     scope = event["id"]
     if not plan.trivial:
-        taken = take(plan, binding, event, index.expressions)
+        replay = envelope["replay_of_event_id"] is not None
+        taken = take(plan, binding, event, index.expressions, replay=replay)
         if taken is None:
             filtered: LifecycleEventFiltered = {
                 "event_id": event["id"],

@@ -1,12 +1,16 @@
 """What the inbox evaluates for a binding: its filter, its keys, and so its home partition.
 
-A binding's dispatches meet in one partition as far as its gates need it:
+A binding's dispatches meet in one partition as far as its gates need it; a `dedupe_key` counts as a
+gate:
 
 | gates of the binding | key of its matches |
 |---|---|
-| none | the event's id |
+| none, and no `dedupe_key` | the event's id |
+| none, but a `dedupe_key` | the binding's id and its value |
 | all with the same key expression | the binding's id and the value |
 | several expressions, or a gate without key | the binding's id: one partition for all of it |
+
+A replay is not deduplicated: it is meant to be a repeat.
 
 Source: DESIGN "Gate key"; SEMANTICS 3.1.
 """
@@ -17,6 +21,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
+from streams.core.claims import KEY as DEDUPE
 from streams.core.expression import Expressions, Failed, as_key, is_truth
 from streams.core.flow import CEL_PREFIX, GATES
 from streams.core.webhook import path_of
@@ -37,11 +42,12 @@ class IntakePlan:
     gated: bool
     scope: str | None
     path: str | None = None
+    dedupe: str | None = None
 
     @property
     def trivial(self) -> bool:
         """Whether there is nothing to evaluate."""
-        return self.filter is None and self.when is None and not self.keys
+        return not self.keys and (self.filter, self.when, self.dedupe) == (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,10 @@ def plan_of(binding: BindingDefinition, /) -> IntakePlan:
     table: dict[str, Any] = json.loads(binding["definition"])
     gates = {gate: cast("dict[str, Any]", table[gate]) for gate in GATES if gate in table}
     keys: list[tuple[str, str | None]] = [(gate, found.get("key")) for gate, found in gates.items()]
+    dedupe: str | None = table.get("dedupe_key")
     expressions = {key for _, key in keys}
+    if dedupe is not None and gates:
+        expressions.add(dedupe)
     shared = next(iter(expressions)) if len(expressions) == 1 else None
     priority = cast("dict[str, Any] | str | None", table.get("priority"))
     if isinstance(priority, dict):
@@ -73,11 +82,18 @@ def plan_of(binding: BindingDefinition, /) -> IntakePlan:
         gated=bool(gates),
         scope=shared,
         path=path_of(table),
+        dedupe=dedupe,
     )
 
 
 def take(
-    plan: IntakePlan, binding: BindingDefinition, event: TriggerEvent, expressions: Expressions, /
+    plan: IntakePlan,
+    binding: BindingDefinition,
+    event: TriggerEvent,
+    expressions: Expressions,
+    /,
+    *,
+    replay: bool = False,
 ) -> Taken | Failed | None:
     """Evaluate a binding's expressions over an event.
 
@@ -90,6 +106,24 @@ def take(
             return Failed(f"filter: {passed.reason}")
         if not is_truth(passed):
             return None
+    keys = _keys(plan, event, expressions)
+    if isinstance(keys, Failed):
+        return keys
+    if plan.dedupe is not None and not replay:
+        value = expressions.jmespath(plan.dedupe, event)
+        if isinstance(value, Failed):
+            return Failed(f"dedupe_key: {value.reason}")
+        if value is not None:  # an event without it is nobody's repeat
+            keys[DEDUPE] = as_key(value)
+    if plan.when is not None:
+        keys["when"] = _verdict(expressions.cel(plan.when, event))
+    return Taken(keys, _scope(plan, binding, event, keys))
+
+
+def _keys(
+    plan: IntakePlan, event: TriggerEvent, expressions: Expressions
+) -> dict[str, str] | Failed:
+    """Return the values of the gates' keys, and of the priority's."""
     keys: dict[str, str] = {}
     for name, source in plan.keys:
         value = "_global" if source is None else expressions.cel(source, event)
@@ -99,9 +133,7 @@ def take(
             keys[name] = as_key(value)
         except TypeError as error:
             return Failed(f"{name}.key: {error}")
-    if plan.when is not None:
-        keys["when"] = _verdict(expressions.cel(plan.when, event))
-    return Taken(keys, _scope(plan, binding, event, keys))
+    return keys
 
 
 def _verdict(value: Any) -> str:  # noqa: ANN401 - any JSON value, or Failed
@@ -117,7 +149,8 @@ def _scope(
     plan: IntakePlan, binding: BindingDefinition, event: TriggerEvent, keys: dict[str, str]
 ) -> str:
     if not plan.gated:
-        return event["id"]
+        value = keys.get(DEDUPE)
+        return event["id"] if value is None else f"{binding['trigger_id']}:{value}"
     if plan.scope is None:
         return binding["trigger_id"]
     first_gate = plan.keys[0][0]

@@ -313,7 +313,7 @@ _RULES: tuple[_Rule, ...] = (
 )
 
 _LATER_TRIGGER_KEYS = (
-    *("autonomy_tier", "tier", "allow_cleartext", "dedupe_key"),
+    *("autonomy_tier", "tier", "allow_cleartext"),
     *("window", "dlq_alerts", "dlq-alerts"),
     # Kind-specific: poll, and streams of other providers than Kafka.
     *("interval", "subject", "subjects", "slot"),

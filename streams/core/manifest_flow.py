@@ -147,6 +147,7 @@ def _read_priority(value: object, place: Place) -> dict[str, Any]:
 
 FLOW_FIELDS: tuple[Field, ...] = (
     Field(name="filter", read=read_jmespath),
+    Field(name="dedupe_key", read=read_jmespath),
     Field(name="when", read=read_when),
     Field(name="batch", read=_read_batch),
     Field(name="debounce", read=_read_debounce),

@@ -64,13 +64,14 @@ class Output(NamedTuple):
     """A record that a fold asks to append.
 
     `partition` is explicit where the receiver's home is known, otherwise the key decides (murmur2).
+    A `value` of None removes the key from a compacted topic.
     `headers` are the extra ones, for example `tenant_id` and `traceparent`, sorted by name.
     """
 
     topic: str
     kind: str
     key: str
-    value: Value
+    value: Value | None
     partition: int | None = None
     headers: tuple[tuple[str, str], ...] = ()
 

@@ -215,6 +215,16 @@ class CircuitEpisode(TypedDict):
     until_ms: int
 
 
+class DedupeClaim(TypedDict):
+    """An event was the first with a value of its trigger's `dedupe_key`."""
+
+    binding_id: str
+    dedupe_key: str
+    event_id: str
+    dispatch_id: str
+    expires_at_ms: int
+
+
 class DispatchCancelRequested(TypedDict):
     """An operator's word: the dispatch of this event by this binding shall end as cancelled."""
 
@@ -840,6 +850,16 @@ class RowCircuit(TypedDict):
     probe: str | None
     passes: int
     due_ms: int | None
+
+
+class RowClaim(TypedDict):
+    """A value of a trigger's `dedupe_key` that is claimed."""
+
+    trigger_id: str
+    dedupe_key: str
+    event_id: str
+    dispatch_id: str
+    expires_at_ms: int
 
 
 class RowCron(TypedDict):

@@ -93,7 +93,7 @@ def preview_apply(
         headers=[("kind", _KIND.encode())],
     )
     outputs = fold_batch(view.memory, [record]).outputs
-    answers = [_answer(codec.decode(output.value), request, manifest) for output in outputs]
+    answers = [_answer(codec.decode(output.value or b""), request, manifest) for output in outputs]
     return next(answer for answer in answers if answer is not None)
 
 

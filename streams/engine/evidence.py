@@ -64,7 +64,7 @@ class Evidence:
         cause: bytes,
         extra: bytes,
         key: bytes,
-        value: bytes,
+        value: bytes | None,
     ) -> None:
         """Commit to an output; `tag` is topic and kind, `extra` the headers besides ours."""
         self.pieces.append(_pack((_OUTPUT, tag, partition, cause, extra, key, value)))

@@ -53,12 +53,15 @@ _NONE: frozenset[Any] = frozenset()
 
 
 class EncodedOutput(NamedTuple):
-    """A record ready to produce; `partition` None leaves the choice to the key."""
+    """A record ready to produce; `partition` None leaves the choice to the key.
+
+    A `value` of None removes the key from a compacted topic.
+    """
 
     topic: str
     partition: int | None
     key: bytes
-    value: bytes
+    value: bytes | None
     headers: list[tuple[str, bytes]]
 
 
@@ -260,7 +263,7 @@ class _Batch:
         for output in outputs:
             topic, kind, key_text, body, partition, extra = output
             sink = sinks[topic, kind]
-            value = sink.encode(body)
+            value = None if body is None else sink.encode(body)
             key = key_text.encode()
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
@@ -270,7 +273,7 @@ class _Batch:
                 self._extra_bytes = repr(extra).encode() if extra else b""
             if extra:
                 headers += self._extra_headers
-            size = len(key) + len(value) + len(self._extra_bytes)
+            size = len(key) + len(value or b"") + len(self._extra_bytes)
             if size > MAX_RECORD_BYTES:
                 message = (
                     f"{kind} for {topic} has {size} bytes, at most {MAX_RECORD_BYTES} are allowed"

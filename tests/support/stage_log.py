@@ -156,7 +156,7 @@ def decoded(step: Step, codec: Codec = CODEC) -> list[Out]:
     found: list[Out] = []
     for output in step.outputs:
         headers = {name: text.decode() for name, text in output.headers}
-        value = codec.decode(output.value)[1]
+        value = {} if output.value is None else codec.decode(output.value)[1]
         key = output.key.decode()
         kind = headers.pop("kind")
         found.append(Out(output.topic, kind, key, output.partition, value, headers))

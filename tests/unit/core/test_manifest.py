@@ -254,7 +254,7 @@ def test_one_mistake_is_one_problem_that_says_where_and_what(
     "key",
     [
         *("autonomy_tier", "tier", "allow_cleartext"),
-        *("dedupe_key", "window", "dlq_alerts", "dlq-alerts"),
+        *("window", "dlq_alerts", "dlq-alerts"),
         *("interval", "subject", "slot", "address", "url", "path"),
     ],
 )
