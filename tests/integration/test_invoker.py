@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest_asyncio
 
 from streams.edge.invoker.intake import KafkaIntake
 from streams.errors import BrokerError
-from streams.handler_api import Context, Event
+from streams.handler_api import Context, Event, Handler
 from tests.support.broker import Kafka
 from tests.support.eventually import eventually
 from tests.support.invoker_edge import Rig
 from tests.support.invoker_group import PARTITIONS, InvokerGroup
+from tests.support.odd_handlers import in_process
 
 pytestmark = pytest.mark.broker
 
@@ -25,7 +27,7 @@ async def make_group(kafka: Kafka) -> AsyncIterator[MakeGroup]:
     """Make groups that are stopped when the test ends, however it ends."""
     groups: list[InvokerGroup] = []
 
-    def make(**functions: Callable[[Event, Context], Any]) -> InvokerGroup:
+    def make(**functions: Callable[[Event, Context], Any] | Handler) -> InvokerGroup:
         groups.append(InvokerGroup(kafka.settings, **functions))
         return groups[-1]
 
@@ -203,3 +205,82 @@ async def test_a_missing_topic_is_refused_at_start_with_its_remedy(kafka: Kafka)
         await intake.start(Rig().invoker)
     assert refused.value.remedy == "create it with `harn topology apply`"
     await intake.stop()
+
+
+# ---------------------------------------------------------------------- ending early
+async def test_a_cancel_reaches_whoever_runs_the_invocation(make_group: MakeGroup) -> None:
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    await group.join()
+    await group.join()
+    ids = group.invoke("wait", [f"w{n}" for n in range(8)])
+    await eventually(lambda: len(group.functions.running) == 8, "8 handlers run")
+    group.append(group.cancels, b"garbage")
+    group.cancel("w3")
+    group.cancel("w4", fence=2)  # of an invocation that nobody has
+    (cancelled,) = await group.outcomes(1)
+    assert (cancelled["dispatch_id"], cancelled["outcome"]) == ("w3", "cancelled")
+    assert cancelled["error"] == "cancelled: somebody asked for it"
+    gate.open()
+    outcomes = {each["dispatch_id"]: each["outcome"] for each in await group.outcomes(8)}
+    assert outcomes == {each: "cancelled" if each == "w3" else "success" for each in ids}
+
+
+async def test_a_cancel_that_comes_before_its_intent_ends_it_before_it_begins(
+    make_group: MakeGroup,
+) -> None:
+    group = make_group(at_once=at_once)
+    member = await group.join()
+    group.cancel("early")
+    await eventually(lambda: len(member.invoker.cancelled_before) == 1, "the cancel is heard")
+    group.invoke("at_once", ["early", "other"])
+    outcomes = {each["dispatch_id"]: each["outcome"] for each in await group.outcomes(2)}
+    assert outcomes == {"early": "cancelled", "other": "success"}
+    assert group.functions.runs == {"other": 1}
+
+
+async def test_handlers_in_processes_are_answered_for_whatever_they_do(
+    make_group: MakeGroup,
+) -> None:
+    group = make_group(
+        fine=in_process("answer"), kill=in_process("kill_itself"), leave=in_process("exit_now")
+    )
+    await group.join(invoker_processes=2)
+    for n in range(5):
+        group.invoke("kill", [f"kill-{n}"])
+        group.invoke("leave", [f"leave-{n}"])
+        group.invoke("fine", [f"fine-{n}"])
+    outcomes = {each["dispatch_id"]: each for each in await group.outcomes(15)}
+    assert len(outcomes) == 15
+    for dispatch_id, each in outcomes.items():
+        expected = "success" if dispatch_id.startswith("fine") else "failed"
+        assert each["outcome"] == expected, each
+
+
+async def test_an_invoker_whose_event_loop_stands_still_says_how_all_that_ran_has_ended(
+    make_group: MakeGroup,
+) -> None:
+    ended = threading.Event()
+    gate = Gate()
+    codes: list[int] = []
+
+    async def block(_event: Event, _context: Context) -> None:
+        assert ended.wait(60)
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    group = make_group(wait=gate.handler, block=block)
+    group.exit_now = end
+    await group.join(lease_ms=5_000)
+    group.invoke("wait", ["w0", "w1"])
+    await eventually(lambda: len(group.functions.running) == 2, "2 handlers run")
+    group.invoke("block", ["b"])
+    outcomes = await group.outcomes(3)
+    assert codes == [7]
+    first = {each["dispatch_id"]: each for each in reversed(outcomes)}
+    assert first["b"]["outcome"] == "timeout"
+    assert "held up the event loop for 5" in first["b"]["error"]
+    assert {first["w0"]["outcome"], first["w1"]["outcome"]} == {"interrupted"}
+    gate.open()

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from streams.edge.invoker import Invoker, Seams
+from streams.edge.invoker.cancels import KafkaCancels
 from streams.edge.invoker.intake import KafkaIntake
 from streams.edge.publisher import Publisher
 from streams.handler_api import Context, Event, Handler
@@ -28,15 +29,15 @@ PARTITIONS = 4
 class Functions:
     """Handlers by name, and how often each dispatch was run."""
 
-    by_name: dict[str, Callable[[Event, Context], Any]]
+    by_name: dict[str, Callable[[Event, Context], Any] | Handler]
     runs: Counter[str] = field(default_factory=Counter)
     running: set[str] = field(default_factory=set)
     running_max: int = 0
 
     def resolve(self, reference: str, _trigger_id: str = "", /) -> Handler | None:
         function = self.by_name.get(reference)
-        if function is None:
-            return None
+        if function is None or isinstance(function, Handler):
+            return function
         if not asyncio.iscoroutinefunction(function):
             return Handler(self._counted(function), is_async=False, takes_context=True)
         return Handler(self._counted_async(function), is_async=True, takes_context=True)
@@ -74,14 +75,23 @@ class Member:
         await self.publisher.stop()
 
 
+def _no_exit(code: int) -> None:
+    message = f"an invoker ends its process with {code}"
+    raise AssertionError(message)
+
+
 class InvokerGroup:
     """The topics, the members, and what stands in the log."""
 
-    def __init__(self, settings: Settings, **functions: Callable[[Event, Context], Any]) -> None:
+    def __init__(
+        self, settings: Settings, **functions: Callable[[Event, Context], Any] | Handler
+    ) -> None:
         self.settings = dataclasses.replace(settings, drain_ms=5_000)
         self.functions = Functions(functions)
         self.invocations = new_topic(settings, partitions=PARTITIONS, prefix="invocations")
         self.mailbox = new_topic(settings, partitions=PARTITIONS, prefix="dispatches")
+        self.cancels = new_topic(settings, partitions=1, prefix="cancels")
+        self.exit_now: Callable[[int], object] = _no_exit
         self.group = self.invocations.replace("invocations", "harn.invoker")
         self.members: list[Member] = []
         self.appended = 0
@@ -99,7 +109,12 @@ class InvokerGroup:
             publisher,
             CODEC,
             self.functions,
-            seams=Seams(intake=intake, mailbox=self.mailbox),
+            seams=Seams(
+                intake=intake,
+                cancels=KafkaCancels(settings, CODEC, self.cancels),
+                mailbox=self.mailbox,
+                exit_now=self.exit_now,
+            ),
         )
         await invoker.start()
         member = Member(invoker, intake, publisher)
@@ -138,6 +153,23 @@ class InvokerGroup:
             )
         assert producer.flush(60) == 0
         return ids
+
+    def cancel(self, dispatch_id: str, fence: int = 1) -> None:
+        """Append a cancel of an invocation."""
+        said = {
+            "dispatch_id": dispatch_id,
+            "attempt": 1,
+            "fence": fence,
+            "home_partition": 0,
+            "reason": "cancelled: somebody asked for it",
+        }
+        self.append(self.cancels, CODEC.encode("cancel_invocation", said))
+
+    def append(self, topic: str, value: bytes) -> None:
+        """Append one record to a topic's first partition."""
+        producer = make_producer(self.settings)
+        producer.produce(topic, value, partition=0)
+        assert producer.flush(60) == 0
 
     async def outcomes(self, count: int) -> list[dict[str, Any]]:
         """Return all outcomes in the log, once there are at least `count`."""

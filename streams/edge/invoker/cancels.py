@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.codec import Codec, DecodeError
 from streams.core.wire import CancelInvocation
@@ -127,17 +127,26 @@ class KafkaCancels:
     def _at_the_end(self) -> Consumer:
         consumer = make_consumer(self._settings, group_id=None, fetch_wait_max_ms=500)
         try:
+            found = consumer.list_topics(self._topic, timeout=_START_TIMEOUT_S)
+            problem = found.topics[self._topic].error
+            if problem is not None:
+                raise KafkaException(problem)
             place = TopicPartition(self._topic, 0)
-            found = consumer.get_watermark_offsets(place, timeout=_START_TIMEOUT_S)
-            assert found is not None, "a missing topic raises"
-            consumer.assign([TopicPartition(self._topic, 0, found[1])])
+            ends = consumer.get_watermark_offsets(place, timeout=_START_TIMEOUT_S)
+            assert ends is not None, "what cannot be answered raises"
+            consumer.assign([TopicPartition(self._topic, 0, ends[1])])
         except KafkaException as error:
             consumer.close()
-            message = f"{self._topic}: invoker cannot read: {error.args[0].str()}"
-            raise BrokerError(
-                message, retryable=error.args[0].retriable(), remedy="run `harn topology apply`"
-            ) from error
+            raise self._error(error.args[0]) from error
         return consumer
+
+    def _error(self, error: KafkaError) -> BrokerError:
+        missing = error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        return BrokerError(
+            f"{self._topic}: invoker cannot read: {error.str()}",
+            retryable=error.retriable(),
+            remedy="create it with `harn topology apply`" if missing else None,
+        )
 
     def _read(self, consumer: Consumer) -> None:
         assert self._listener is not None, "start names the listener"
@@ -158,7 +167,7 @@ class KafkaCancels:
         error = message.error()
         if error is not None:
             if error.fatal():
-                raise BrokerError(f"{self._topic}: {error.str()}", retryable=False)
+                raise self._error(error)
             _LOG.warning("invoker_cancels_delayed", extra={"reason": str(error)})
             return None
         try:

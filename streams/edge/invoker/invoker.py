@@ -105,7 +105,7 @@ class Invoker:
         self._intake = KafkaIntake(settings) if seams.intake is None else seams.intake
         cancels = seams.cancels
         self._cancels = KafkaCancels(settings, codec) if cancels is None else cancels
-        self._cancelled_before = CancelBook(self._loop.time)
+        self.cancelled_before = CancelBook(self._loop.time)
         self._intents = IntentReader(codec)
         self._reporter = Reporter(publisher, codec, self.invoker_id, self, seams.mailbox)
         strays = Strays(seams.strays_max, self._too_many_strays, self._observer.strays)
@@ -216,7 +216,7 @@ class Invoker:
         now_ms = self._clock()
         execution.started_at_ms, execution.started_s = now_ms, self._loop.time()
         self._observer.outstanding(self._slots.running)
-        reason = self._cancelled_before.take(execution.key)
+        reason = self.cancelled_before.take(execution.key)
         if reason is not None:
             self._end(execution, cancelled(reason))
             return
@@ -355,7 +355,7 @@ class Invoker:
         key = said["dispatch_id"], said["fence"]
         execution = self._held.get(key)
         if execution is None:
-            self._cancelled_before.put(key, said["reason"])
+            self.cancelled_before.put(key, said["reason"])
         elif execution.call is not None:
             self._runner.cut(execution.call, cancelled(said["reason"]), "cancelled")
         elif not execution.ended:

@@ -267,3 +267,43 @@ def test_an_executor_that_does_not_fit_its_function_is_refused(tmp_path: Path) -
     assert second.endswith(
         "[[triggers]] 2 (t1): executor is 'thread', but waits is async: use 'async' or 'process'"
     )
+
+
+# ---------------------------------------------------------------------- predicates
+def test_a_predicate_is_found_as_handlers_are(tmp_path: Path) -> None:
+    folder = write_placed(
+        tmp_path,
+        """
+        def fn(event): ...
+        def good(event) -> bool: return event.kind == "push"
+        def quiet(event, context): return True
+        """,
+        'handler = "fn"\nwhen = "good"',
+        'handler = "fn"\nwhen = "quiet"',
+        'handler = "fn"\nwhen = "cel:event.kind == \'push\'"',
+    )
+    predicate = load(folder).resolve("good", "t0")
+    assert predicate is not None
+    assert predicate(EVENT, CONTEXT) is True
+    assert len(load(folder)) == 3
+
+
+def test_a_predicate_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    folder = write_placed(
+        tmp_path,
+        """
+        def fn(event): ...
+        def text(event) -> str: return "yes"
+        def nothing() -> bool: return True
+        def each(event): yield True
+        """,
+        'handler = "fn"\nwhen = "text"',
+        'handler = "fn"\nwhen = "nothing"',
+        'handler = "fn"\nwhen = "each"',
+        'handler = "fn"\nwhen = "gone"',
+    )
+    text, nothing, each, gone = problems(folder)
+    assert text.endswith("(t0): when 'text': returns str, expected (event) -> bool")
+    assert "when 'nothing': takes () -> bool, expected (event) or (event, context)" in nothing
+    assert "when 'each': is a generator, expected a function that returns its result" in each
+    assert gone.endswith("(t3): when 'gone': lib.py has no 'gone'")
