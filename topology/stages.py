@@ -72,6 +72,7 @@ DISPATCH = Stage(
     source="trigger.dispatches",
     sinks=(
         "trigger.inbox.claims",
+        "trigger.inbox.envelopes",
         "trigger.invocations",
         "trigger.invocations.cancels",
         "trigger.attempts",

@@ -21,7 +21,7 @@ from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.suggestion import suggestion
 from streams.cli.trigger_cancel import cancel
 from streams.cli.trigger_dlq import app as dlq
-from streams.cli.trigger_emit import emit_events
+from streams.cli.trigger_emit import TENANT_SCOPE, ChannelOptions, emit_events
 from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
 from streams.cli.trigger_replay import replay
@@ -242,6 +242,16 @@ def emit(  # noqa: PLR0913, PLR0917 - typer takes options by position
     trigger: Annotated[
         str | None, typer.Option("--trigger", help="Only this trigger receives it.")
     ] = None,
+    channel: Annotated[
+        str | None, typer.Option("--channel", help="Emit the payload to this channel instead.")
+    ] = None,
+    scope: Annotated[
+        str, typer.Option("--scope", help="Whose channel: tenant, session or pipeline.")
+    ] = TENANT_SCOPE,
+    scope_id: Annotated[
+        str | None,
+        typer.Option("--scope-id", help="Which one; a tenant's channel has --tenant, or default."),
+    ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Send it this often.")] = 1,
     as_new: Annotated[
         bool, typer.Option("--as-new", help="Take lines of the file that were sent before, too.")
@@ -265,6 +275,7 @@ def emit(  # noqa: PLR0913, PLR0917 - typer takes options by position
             "dedupe_key": dedupe_key,
             "tenant_id": tenant,
             "headers": header,
+            "channel": None if channel is None else ChannelOptions(channel, scope, scope_id),
         },
         file=file,
         as_new=as_new,

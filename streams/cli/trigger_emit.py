@@ -8,13 +8,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import typer
 
 from streams.cli.cluster import cluster_of
 from streams.cli.options import notice
+from streams.core.channel import PROVIDER, TENANT_DEFAULT, channel_problem, event_kind
+from streams.core.emission import channel_key, channel_payload
 from streams.edge.codecs import codec_of
 from streams.edge.emitter import Emission, emit
 from streams.edge.ingest.body import MalformedBody
@@ -25,7 +27,17 @@ from streams.edge.topic_reader import require_topic
 from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
 
-__all__ = ["emit_events"]
+__all__ = ["TENANT_SCOPE", "ChannelOptions", "emit_events"]
+
+TENANT_SCOPE = "tenant"
+
+
+class ChannelOptions(NamedTuple):
+    """The options of a channel: its name, whose it is, and which one's."""
+
+    name: str
+    scope: str
+    scope_id: str | None
 
 
 def emit_events(
@@ -39,7 +51,15 @@ def emit_events(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Send what the options describe.  Raises ConfigError, TopologyError, BrokerError."""
+    """Send what the options describe.
+
+    Args:    single: an event's fields, and `channel`, ChannelOptions or None.
+    Raises:  ConfigError, TopologyError, BrokerError.
+    """
+    channel = single["channel"]
+    single = {name: value for name, value in single.items() if name != "channel"}
+    if channel is not None:
+        single = _to_channel(single, channel, file)
     requests = _requests(settings, single, file, count, as_new=as_new)
     settings = cluster_of(settings)
     require_topic(settings, ENVELOPES)
@@ -115,6 +135,34 @@ def _from_file(
             raise ConfigError([f"{file}: {problem}" for problem in error.problems]) from error
         except (OSError, EOFError) as error:  # a damaged archive, or a disk
             raise ConfigError(f"{file}: cannot be read: {error}") from error
+
+
+def _to_channel(
+    single: Mapping[str, Any], channel: ChannelOptions, file: Path | None
+) -> Mapping[str, Any]:
+    """Return the options of the event that an emission to a channel is."""
+    given = [name for name in ("provider", "kind") if single[name]] + ["file"] * (file is not None)
+    if given:
+        raise ConfigError(f"--{given[0]} cannot be given with --channel, which decides it")
+    scope_id = channel.scope_id
+    if channel.scope == TENANT_SCOPE and scope_id is None:
+        scope_id = single["tenant_id"] or TENANT_DEFAULT
+    if scope_id is None:
+        raise ConfigError(f"--scope {channel.scope} needs --scope-id: which one's channel it is")
+    name, scope, key = channel.name, channel.scope, single["dedupe_key"]
+    problem = channel_problem(name, scope, scope_id)
+    if problem is not None:
+        raise ConfigError(f"--channel: {problem}")
+    kind = event_kind(scope, scope_id, name)
+    payload = _payload(single["payload"] or "null").decode()
+    return {
+        **single,
+        "provider": PROVIDER,
+        "kind": kind,
+        "payload": channel_payload(name, scope, scope_id, payload),
+        "dedupe_key": None if key is None else channel_key(kind, scope_id, key),
+        "tenant_id": scope_id if scope == TENANT_SCOPE else single["tenant_id"],
+    }
 
 
 def _single(single: Mapping[str, Any]) -> EventRequest:

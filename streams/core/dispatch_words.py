@@ -13,6 +13,7 @@ from streams.core import (
     cancel,
     circuit,
     dispatch_predicate,
+    emission,
     parking,
     retry,
     revision,
@@ -112,6 +113,7 @@ def on_invocation_completed(state: State, record: Record, /) -> Answer:
     """Take the outcome of an attempt."""
     word: InvocationCompleted = record.value
     problem = _problem(invoker_id=word["invoker_id"], ids=(word["dispatch_id"],))
+    problem = problem or emission.problem(word["emissions"])
     if problem is not None:
         return problem
     row: RowDispatch | None = state.rows.get(row_key(word["dispatch_id"]))
@@ -154,7 +156,8 @@ def _completed(state: State, row: RowDispatch, word: InvocationCompleted) -> Ite
     finished = attempt_finished(dispatch, entry)
     if word["outcome"] == "success":
         works = circuit.succeeded(state, destination_of(dispatch.binding))
-        return (finished, *works, *succeed(state, row, word["result"]))
+        sent = emission.emitted(state, row, word["emissions"])
+        return (finished, *works, *sent, *succeed(state, row, word["result"]))
     error = entry["error"] or word["outcome"]
     failed: tuple[Output, ...] = (finished, *attempt_failed(dispatch, error))
     reason = _TERMINAL_REASONS.get(word["outcome"])

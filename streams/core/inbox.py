@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from streams.core import bounds, cron, dlq_words, foreign, ids, revision
+from streams.core import bounds, channel, cron, dlq_words, foreign, ids, revision
 from streams.core.expression import Expressions, Failed
 from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
@@ -225,6 +225,8 @@ def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]
         live = index.by_trigger.get(trigger_id, [])
         version = envelope["binding_version"]
         return live[-1:] if version is None else [b for b in live if b["version"] == version]
+    if event["provider"] == channel.PROVIDER:
+        return channel.bindings_taking(event, index.by_provider.get(channel.PROVIDER, []))
     kind, path = event["kind"], envelope["webhook_path"]
     return [
         binding

@@ -38,7 +38,7 @@ from streams.core.manifest_budget import (
 )
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
 from streams.core.manifest_handler import HANDLER_FIELDS, handler_definition, handler_rules
-from streams.core.manifest_kinds import KIND_FIELDS, kind_rules
+from streams.core.manifest_kinds import KIND_FIELDS, events_of, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
 from streams.core.manifest_sources import Values, read_sources
@@ -167,7 +167,7 @@ def _binding(
         "namespace": orchestrator["name"],
         "kind": values["kind"],
         "provider": values["provider"],
-        "events": match["events"],
+        "events": [] if place.problems else events_of(values["kind"], match["events"]),
         "handler": handler.target,
         "handler_kind": handler.kind,
         "target_uri": handler.uri,

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streams.core import cron, stream_source
+from streams.core import channel, cron, stream_source
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_table import Field, read_choice, read_texts
 from streams.core.schedule import CHARS_MAX, UTC
 
-__all__ = ["KIND_FIELDS", "keys_of_kind", "kind_rules"]
+__all__ = ["KIND_FIELDS", "events_of", "keys_of_kind", "kind_rules"]
 
 
 def _read_schedule(value: object, place: Place) -> str:
@@ -117,6 +117,24 @@ def kind_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Pl
         _cron_rules(values, place)
     elif kind == stream_source.KIND:
         _stream_rules(values, place)
+    elif kind == channel.KIND:
+        _channel_rules(values, place)
+
+
+def events_of(kind: str, events: list[str], /) -> list[str]:
+    """Return the event kinds that a trigger takes, channels' selectors in full."""
+    if kind != channel.KIND:
+        return events
+    return list(dict.fromkeys(channel.selector(event) for event in events))
+
+
+def _channel_rules(values: Mapping[str, Any], place: Place) -> None:
+    match: Mapping[str, Any] = values["match"] or {"events": []}
+    for index, event in enumerate(match["events"]):
+        try:
+            channel.selector(event)
+        except ValueError as error:
+            place.field("match").field("events").field(index).refuse(str(error))
 
 
 def _cron_rules(values: Mapping[str, Any], place: Place) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 __all__ = ["BUILT_KINDS", "BUILT_STREAMS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
 
-TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "predicate", "a2a-push")
+TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "channel.emit", "predicate", "a2a-push")
 """Every way in which events can arrive, as a trigger's `kind`."""
 
-BUILT_KINDS = ("webhook", "cron", "stream")
+BUILT_KINDS = ("webhook", "cron", "stream", "channel.emit")
 """Those that this release can take; the others are refused when a manifest is loaded."""
 
 BUILT_STREAMS = ("kafka",)
@@ -30,6 +30,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "stripe": _WEBHOOK,
     "webhook": _WEBHOOK,
     "cron": ("cron",),
+    "channel": ("channel.emit",),
     "a2a-push": ("a2a-push",),
     "kafka": _STREAM,
     "nats": _STREAM,

@@ -13,6 +13,7 @@ from typing import Literal, TypedDict
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
 BindingState = Literal["registering", "active", "draining", "terminated", "unknown"]
+ChannelScope = Literal["tenant", "session", "pipeline", "unknown"]
 CircuitChange = Literal["opened", "probe", "closed", "untested", "unknown"]
 CircuitState = Literal["open", "half_open", "closed", "unknown"]
 DispatchStatus = Literal[
@@ -313,6 +314,16 @@ class DlqReplayed(TypedDict):
     error_class: str
 
 
+class Emission(TypedDict):
+    """What a handler emits to a channel; it becomes an event once the attempt has succeeded."""
+
+    channel: str
+    scope: ChannelScope
+    scope_id: str
+    payload: str
+    dedupe_key: str | None
+
+
 class EventIngested(TypedDict):
     """An envelope: one accepted event on its way to the inbox."""
 
@@ -363,6 +374,7 @@ class InvocationCompleted(TypedDict):
     error_class: ErrorClass
     retry_after_ms: int | None
     usage: Usage | None
+    emissions: Sequence[Emission]
     started_at_ms: int
     completed_at_ms: int
 

@@ -325,7 +325,15 @@ def test_a_manifest_holds_at_most_a_thousand_triggers() -> None:
 
 def test_every_provider_names_kinds_that_exist() -> None:
     supported = {kind for kinds in PROVIDERS.values() for kind in kinds}
-    assert supported <= {"webhook", "cron", "poll", "stream", "predicate", "a2a-push"}
+    assert supported <= {
+        "webhook",
+        "cron",
+        "poll",
+        "stream",
+        "channel.emit",
+        "predicate",
+        "a2a-push",
+    }
 
 
 # ---------------------------------------------------------------------- how a handler is run

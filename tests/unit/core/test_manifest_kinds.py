@@ -180,3 +180,26 @@ def test_the_groups_of_streams_are_those_that_ingest_may_join() -> None:
     ingest = next(edge for edge in TOPOLOGY.edges if edge.name == "ingest")
     assert ingest.foreign_groups is not None
     assert source('topic = "a"').group.startswith(ingest.foreign_groups)
+
+
+# ---------------------------------------------------------------------- channels
+CHANNEL = """
+[[triggers]]
+id = "orders"
+kind = "channel.emit"
+provider = "channel"
+match = { events = ["channel:orders", "channel:tenant:default:orders", "channel:session:x"] }
+handler = "f"
+"""
+
+
+def test_selectors_of_channels_are_kept_in_full_and_once() -> None:
+    manifest = parse(CHANNEL)
+    assert isinstance(manifest, Manifest), manifest
+    expected = ["channel:tenant:default:orders", "channel:session:x"]
+    assert manifest.bindings[0]["events"] == expected
+
+
+def test_what_is_no_selector_of_a_channel_is_refused() -> None:
+    found = problem(CHANNEL.replace("channel:orders", "orders"))
+    assert "match.events[0] is 'orders', expected channel:<name>, channel:session:<name>" in found
