@@ -189,8 +189,49 @@ def test_a_file_of_deliveries_is_sent_line_by_line(bootstrap: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("options", "kind", "payload", "tenant_id"),
+    [
+        (
+            ["--payload", '{"n": 1}', "--dedupe-key", "k"],
+            "channel:tenant:default:orders",
+            '{"channel":"orders","scope":"tenant","scope_id":"default","payload":{"n": 1}}',
+            "default",
+        ),
+        (
+            ["--tenant", "acme"],
+            "channel:tenant:acme:orders",
+            '{"channel":"orders","scope":"tenant","scope_id":"acme","payload":null}',
+            "acme",
+        ),
+        (
+            ["--scope", "session", "--scope-id", "s 1"],
+            "channel:session:orders",
+            '{"channel":"orders","scope":"session","scope_id":"s 1","payload":null}',
+            None,
+        ),
+    ],
+)
+def test_a_payload_is_emitted_to_a_channel(
+    bootstrap: str, options: list[str], kind: str, payload: str, tenant_id: str | None
+) -> None:
+    _, position = output(bootstrap, "emit", "--channel", "orders", *options).split()
+    found = envelope(bootstrap, position)["event"]
+    assert (found["provider"], found["kind"]) == ("channel", kind)
+    assert (found["provider_payload"], found["tenant_id"]) == (payload, tenant_id)
+    key = "channel:tenant:default:orders/default:k" if "--dedupe-key" in options else None
+    assert found["dedupe_key"] == key
+
+
+@pytest.mark.parametrize(
     ("options", "problem"),
     [
+        (["--channel", "c", "--kind", "x"], "--kind cannot be given with --channel"),
+        (["--channel", "c", "--provider", "x"], "--provider cannot be given with --channel"),
+        (["--channel", "c", "--file", __file__], "--file cannot be given with --channel"),
+        (["--channel", "a b"], "--channel: a channel's name is 1 to 100"),
+        (["--channel", "c", "--scope", "user", "--scope-id", "1"], "scope is one of tenant, sess"),
+        (["--channel", "c", "--scope", "session"], "--scope session needs --scope-id"),
+        (["--channel", "c", "--payload", "{"], "--payload: is not JSON"),
         ([], "provider is missing"),
         (["--provider", "github"], "kind is missing"),
         (["--provider", "a b", "--kind", "x"], "provider: expected"),
