@@ -157,6 +157,8 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         doc="Mailbox of registry: applies, revisions, broadcasts.",
         kinds=(
             ("manifest_applied", "manifest_applied"),
+            ("trigger_registered", "trigger_registered"),
+            ("trigger_drain_requested", "trigger_drain_requested"),
             ("revision_published", "revision_published"),
             ("apply_answered", "apply_answered"),
             ("revision_broadcast", "revision_broadcast"),

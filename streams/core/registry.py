@@ -8,6 +8,7 @@ Decided by compare-and-set, published as revisions.
 | `manifest_applied`, breaks a rule | `apply_answered` invalid |
 | `manifest_applied`, nothing changes | `apply_answered` unchanged |
 | `manifest_applied` | `revision_published`, and a `state_transition` per binding that changed |
+| `trigger_registered`, `trigger_drain_requested` | see `streams.core.registry_dynamic` |
 | `binding_ended` by every dispatch partition | `state_transition` to terminated |
 | own words coming back | none |
 
@@ -19,45 +20,35 @@ Source: SEMANTICS 1.8; DESIGN law 3, "Registry".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from streams.core import bounds, revision
-from streams.core.record import Output, Record, Rejection
+from streams.core import bounds, registry_dynamic, revision
+from streams.core.record import Record, Rejection
+from streams.core.registry_dynamic import DYNAMIC
+from streams.core.registry_moves import (
+    REGISTRY,
+    Request,
+    answer,
+    binding_row_key,
+    forget_old,
+    move,
+    publish,
+    registered,
+    versioned,
+)
 from streams.core.state import Answer, Fold, State
 from streams.core.webhook import route_problem
 from streams.core.wire import (
-    ApplyAnswer,
-    ApplyAnswered,
     BindingDefinition,
     BindingEnded,
-    BindingState,
-    LifecycleStateTransition,
     ManifestApplied,
-    RevisionPublished,
     RowRegisteredBinding,
-    RowRevision,
 )
 
-REGISTRY = "triggers.registry"
-LIFECYCLE = "triggers.lifecycle"
-
-VERSIONS_KEPT = 2
-"""Newest versions of a trigger id that stay known after they terminated."""
-
-
-def binding_row_key(binding: BindingDefinition, /) -> str:
-    """Return the row key of a binding version."""
-    return f"b:{binding['binding_key']}"
-
-
-def registered(state: State, /) -> list[RowRegisteredBinding]:
-    """Return every known binding version, by trigger id, then version."""
-    rows: list[RowRegisteredBinding] = [row for _, row in state.rows.scan("b:")]
-    return sorted(rows, key=lambda row: (row["binding"]["trigger_id"], row["binding"]["version"]))
+__all__ = ["FOLD", "REGISTRY", "registered"]
 
 
 def _on_manifest_applied(state: State, record: Record) -> Answer:
     applied: ManifestApplied = record.value
+    request = Request(applied["apply_id"], applied["namespace"])
     known = registered(state)
     if applied["expected_revision"] != revision.last_revision(state):
         reason = (
@@ -65,30 +56,20 @@ def _on_manifest_applied(state: State, record: Record) -> Answer:
             f"with revision {applied['expected_revision']}: somebody else applied one meanwhile; "
             "look at it and apply again"
         )
-        return (_answer(state, applied, "conflict", reason),)
+        return (answer(state, request, "conflict", reason),)
     problem = _problem(applied, known)
     if problem is not None:
-        return (_answer(state, applied, "invalid", problem),)
+        return (answer(state, request, "invalid", problem),)
     added, drained = _reconcile(applied, known)
     problem = bounds.revision_problem(added, (row["binding"]["binding_key"] for row in drained))
     if problem is not None:
-        return (_answer(state, applied, "invalid", problem),)
+        return (answer(state, request, "invalid", problem),)
     present = revision.policy_in_force(state)
     changed = bool(added or drained) or (applied["policy"] or present) != present
     # The very first apply publishes even an empty manifest, so that every stage knows a revision.
     if not changed and revision.last_revision(state) > 0:
-        return (_answer(state, applied, "unchanged", "the manifest is in force already"),)
-    return _publish(state, applied, added, drained)
-
-
-def _answer(state: State, applied: ManifestApplied, answer: ApplyAnswer, reason: str) -> Output:
-    value: ApplyAnswered = {
-        "apply_id": applied["apply_id"],
-        "answer": answer,
-        "revision": revision.last_revision(state),
-        "reason": reason,
-    }
-    return Output(REGISTRY, "apply_answered", applied["namespace"], value, partition=0)
+        return (answer(state, request, "unchanged", "the manifest is in force already"),)
+    return publish(state, request, added, drained, source="manifest", policy=applied["policy"])
 
 
 def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str | None:
@@ -110,6 +91,11 @@ def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str
         for row in known
         if row["state"] != "terminated"
     }
+    dynamic = {
+        row["binding"]["trigger_id"]
+        for row in known
+        if row["source"] == DYNAMIC and row["state"] != "terminated"
+    }
     seen: set[str] = set()
     for binding in applied["bindings"]:
         trigger_id = binding["trigger_id"]
@@ -122,13 +108,13 @@ def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str
         owner = owners.get(trigger_id, applied["namespace"])
         if owner != applied["namespace"]:
             return f"trigger id {trigger_id!r} belongs to namespace {owner!r}"
+        if trigger_id in dynamic:
+            return f"trigger id {trigger_id!r} is registered by itself: deregister it first"
+    active = [row for row in known if row["state"] == "active"]
+    beside = [row["binding"] for row in active if row["source"] == DYNAMIC]
     return route_problem(
-        applied["bindings"],
-        (
-            row["binding"]
-            for row in known
-            if row["state"] == "active" and row["binding"]["namespace"] != applied["namespace"]
-        ),
+        [*applied["bindings"], *(b for b in beside if b["namespace"] == applied["namespace"])],
+        (row["binding"] for row in active if row["binding"]["namespace"] != applied["namespace"]),
     )
 
 
@@ -142,7 +128,9 @@ def _reconcile(
     active = {
         row["binding"]["trigger_id"]: row
         for row in known
-        if row["state"] == "active" and row["binding"]["namespace"] == applied["namespace"]
+        if row["state"] == "active"
+        and row["source"] != DYNAMIC
+        and row["binding"]["namespace"] == applied["namespace"]
     }
     wanted = {binding["trigger_id"]: binding for binding in applied["bindings"]}
     added: list[BindingDefinition] = []
@@ -153,99 +141,8 @@ def _reconcile(
             continue
         if current is not None:
             drained.append(current)
-        version = _version(binding, history.get(trigger_id, []))
-        binding_key = f"{trigger_id}@v{version}"
-        owned: BindingDefinition = {
-            **binding,
-            "namespace": applied["namespace"],
-            "version": version,
-            "binding_key": binding_key,
-        }
-        added.append(owned)
+        added.append(versioned(binding, applied["namespace"], history.get(trigger_id, [])))
     return added, drained
-
-
-def _version(binding: BindingDefinition, history: list[RowRegisteredBinding]) -> int:
-    """Return the version that had this definition before, else the next number."""
-    same = [
-        row["binding"]["version"]
-        for row in history
-        if row["binding"]["fingerprint"] == binding["fingerprint"]
-    ]
-    if same:
-        return max(same)
-    return max((row["binding"]["version"] for row in history), default=0) + 1
-
-
-def _publish(
-    state: State,
-    applied: ManifestApplied,
-    added: list[BindingDefinition],
-    drained: list[RowRegisteredBinding],
-) -> Iterable[Output]:
-    number = revision.last_revision(state) + 1
-    policy = applied["policy"] or revision.policy_in_force(state)
-    row: RowRevision = {"revision": number, "policy": policy}
-    state.rows.put(revision.REVISION_ROW, row)
-    published: RevisionPublished = {
-        "revision": number,
-        "namespace": applied["namespace"],
-        "added": added,
-        "drained": sorted(found["binding"]["binding_key"] for found in drained),
-        "policy": policy,
-        "apply_id": applied["apply_id"],
-    }
-    outputs = [Output(REGISTRY, "revision_published", applied["namespace"], published, partition=0)]
-    outputs += [_move(state, found, "draining", number) for found in drained]
-    for binding in added:
-        before: RowRegisteredBinding | None = state.rows.get(binding_row_key(binding))
-        fresh: RowRegisteredBinding = {
-            "binding": binding,
-            "state": "registering" if before is None else before["state"],
-            "revision": number,
-            "ended": [],
-        }
-        if before is None:
-            outputs.append(_transition(fresh, None, "registering", number))
-        outputs.append(_move(state, fresh, "active", number))
-    for trigger_id in sorted({binding["trigger_id"] for binding in added}):
-        _forget_old(state, trigger_id)
-    return outputs
-
-
-def _move(state: State, row: RowRegisteredBinding, to_state: BindingState, number: int) -> Output:
-    moved: RowRegisteredBinding = {**row, "state": to_state, "revision": number, "ended": []}
-    state.rows.put(binding_row_key(row["binding"]), moved)
-    return _transition(moved, row["state"], to_state, number)
-
-
-def _transition(
-    row: RowRegisteredBinding, from_state: str | None, to_state: str, number: int
-) -> Output:
-    binding = row["binding"]
-    value: LifecycleStateTransition = {
-        "id": binding["trigger_id"],
-        "binding_key": binding["binding_key"],
-        "version": binding["version"],
-        "provider": binding["provider"],
-        "kind": binding["kind"],
-        "source": "manifest",
-        "handler_kind": binding["handler_kind"],
-        "definition_fingerprint": binding["fingerprint"],
-        "from_state": from_state,
-        "to_state": to_state,
-        "namespace": binding["namespace"],
-        "revision": number,
-    }
-    return Output(LIFECYCLE, "state_transition", binding["binding_key"], value)
-
-
-def _forget_old(state: State, trigger_id: str) -> None:
-    """Drop terminated versions except those among the newest two of the id."""
-    versions = [row for row in registered(state) if row["binding"]["trigger_id"] == trigger_id]
-    for row in versions[:-VERSIONS_KEPT]:
-        if row["state"] == "terminated":
-            state.rows.delete(binding_row_key(row["binding"]))
 
 
 def _on_binding_ended(state: State, record: Record) -> Answer:
@@ -258,8 +155,8 @@ def _on_binding_ended(state: State, record: Record) -> Answer:
         noted: RowRegisteredBinding = {**row, "ended": ended}
         state.rows.put(binding_row_key(row["binding"]), noted)
         return ()
-    moved = _move(state, row, "terminated", row["revision"])
-    _forget_old(state, row["binding"]["trigger_id"])
+    moved = move(state, row, "terminated", row["revision"])
+    forget_old(state, row["binding"]["trigger_id"])
     return (moved,)
 
 
@@ -269,6 +166,10 @@ def _on_record(state: State, record: Record, /) -> Answer:
             return _on_manifest_applied(state, record)
         case "binding_ended":
             return _on_binding_ended(state, record)
+        case "trigger_registered":
+            return registry_dynamic.on_trigger_registered(state, record)
+        case "trigger_drain_requested":
+            return registry_dynamic.on_trigger_drain_requested(state, record)
         case "revision_published" | "apply_answered" | "revision_broadcast":
             return ()
         case _:

@@ -12,6 +12,7 @@ from typing import Literal, TypedDict
 
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
+BindingSource = Literal["manifest", "dynamic", "unknown"]
 BindingState = Literal["registering", "active", "draining", "terminated", "unknown"]
 ChannelScope = Literal["tenant", "session", "pipeline", "unknown"]
 CircuitChange = Literal["opened", "probe", "closed", "untested", "unknown"]
@@ -978,6 +979,7 @@ class RowRegisteredBinding(TypedDict):
 
     binding: BindingDefinition
     state: BindingState
+    source: BindingSource
     revision: int
     ended: Sequence[int]
 
@@ -1062,6 +1064,18 @@ class Tick(TypedDict):
     due_ms: int
 
 
+class TriggerDrainRequested(TypedDict):
+    """The record TriggerDrainRequested.
+
+    Somebody asks that a trigger takes no new event, and ends once it has finished what it has.
+    """
+
+    request_id: str
+    trigger_id: str
+    dynamic_only: bool
+    requested_by: str
+
+
 class TriggerEvent(TypedDict):
     """A normalized event as a provider delivered it."""
 
@@ -1095,6 +1109,15 @@ class TriggerOperationAudit(TypedDict):
     skipped_count: int
     rate_limit: str | None
     targets: Sequence[str]
+
+
+class TriggerRegistered(TypedDict):
+    """Somebody asks the registry to put a trigger in force that no manifest holds."""
+
+    request_id: str
+    namespace: str
+    binding: BindingDefinition
+    registered_by: str
 
 
 class Usage(TypedDict):

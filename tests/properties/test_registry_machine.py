@@ -27,6 +27,9 @@ class RegistryMachine(RuleBasedStateMachine):
         self.in_force: dict[str, dict[str, Any]] = {}
         self.draining: dict[str, tuple[int, set[int]]] = {}
         self.versions: dict[str, str] = {}  # binding key -> fingerprint, for ever
+        self.dynamic: dict[str, tuple[str, str]] = {}  # trigger id -> namespace, note; in force
+        self.applied = False  # once: the first apply also puts its policy in force
+        self.by_itself: set[str] = set()  # ids whose live versions are dynamic
 
     def owner(self, trigger_id: str) -> str | None:
         """The namespace that has a version of the id that is not terminated."""
@@ -42,24 +45,59 @@ class RegistryMachine(RuleBasedStateMachine):
     def apply(self, manifest: dict[str, str], namespace: str, stale: bool) -> None:
         before = self.log.rows
         taken = [each for each in manifest if self.owner(each) not in {None, namespace}]
+        taken += [each for each in manifest if self.owner(each) and each in self.by_itself]
         bindings = [binding(each, note=note) for each, note in manifest.items()]
         first, *others = self.log.apply(
             *bindings,
             namespace=namespace,
             expected_revision=self.revision + 1 if stale else self.revision,
         )
-        if stale or taken or (manifest == self.wanted[namespace] and self.revision):
+        if stale or taken or (manifest == self.wanted[namespace] and self.applied):
             expected = "conflict" if stale else "invalid" if taken else "unchanged"
             assert (first.kind, first.value["answer"]) == ("apply_answered", expected)
             assert self.log.rows == before
             return
         self.revision += 1
         self.wanted[namespace] = manifest
+        self.applied = True
+        self.by_itself -= set(manifest)
         assert first.value["revision"] == self.revision
         self.follow(first.value)
         for out in others:
             assert out.kind == "state_transition"
             assert out.value["from_state"] != out.value["to_state"]
+
+    @rule(
+        trigger_id=st.sampled_from(IDS),
+        note=st.sampled_from(NOTES),
+        namespace=st.sampled_from(NAMESPACES),
+    )
+    def register(self, trigger_id: str, note: str, namespace: str) -> None:
+        known = [key for key in self.log.states if key.startswith(f"{trigger_id}@")]
+        first, *_ = self.log.register(binding(trigger_id, note=note), namespace=namespace)
+        if known:
+            assert (first.kind, first.value["answer"]) == ("apply_answered", "invalid")
+            return
+        self.revision += 1
+        self.dynamic[trigger_id] = (namespace, note)
+        self.by_itself.add(trigger_id)
+        self.follow(first.value)
+
+    @rule(trigger_id=st.sampled_from(IDS), dynamic_only=st.booleans())
+    def drain(self, trigger_id: str, dynamic_only: bool) -> None:
+        held = [name for name in NAMESPACES if trigger_id in self.wanted[name]]
+        known = [key for key in self.log.states if key.startswith(f"{trigger_id}@")]
+        first, *_ = self.log.drain(trigger_id, dynamic_only=dynamic_only)
+        if not known or (held and dynamic_only):
+            assert first.value["answer"] == "invalid"
+        elif not held and trigger_id not in self.dynamic:
+            assert first.value["answer"] == "unchanged"
+        else:
+            self.revision += 1
+            self.dynamic.pop(trigger_id, None)
+            for name in held:
+                self.wanted[name] = {k: v for k, v in self.wanted[name].items() if k != trigger_id}
+            self.follow(first.value)
 
     def follow(self, published: dict[str, Any]) -> None:
         for key in published["drained"]:
@@ -107,6 +145,8 @@ class RegistryMachine(RuleBasedStateMachine):
             name: {each: binding(each, note=note)["fingerprint"] for each, note in manifest.items()}
             for name, manifest in self.wanted.items()
         }
+        for trigger_id, (name, note) in self.dynamic.items():
+            expected[name][trigger_id] = binding(trigger_id, note=note)["fingerprint"]
         assert found == expected
 
     @invariant()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from streams.core.wire import BindingDefinition, Policy
 from streams.testing import policy
@@ -68,3 +69,38 @@ class RegistryLog(StageLog):
             for key, row in self.rows.items()
             if key.startswith("b:")
         }
+
+    def register(
+        self, binding: BindingDefinition, *, namespace: str = "default", request_id: str = "r1"
+    ) -> list[Out]:
+        """Register a trigger by itself."""
+        return self._ask(
+            "trigger_registered",
+            {
+                "request_id": request_id,
+                "namespace": namespace,
+                "binding": binding,
+                "registered_by": "test",
+            },
+        )
+
+    def drain(
+        self, trigger_id: str, *, dynamic_only: bool = False, request_id: str = "r1"
+    ) -> list[Out]:
+        """Ask that a trigger takes no new event."""
+        return self._ask(
+            "trigger_drain_requested",
+            {
+                "request_id": request_id,
+                "trigger_id": trigger_id,
+                "dynamic_only": dynamic_only,
+                "requested_by": "test",
+            },
+        )
+
+    def _ask(self, kind: str, value: dict[str, Any]) -> list[Out]:
+        outputs = self.add(kind, value)
+        for output in outputs:
+            if output.topic == "triggers.registry":
+                assert self.add(output.kind, output.value) == []
+        return outputs
