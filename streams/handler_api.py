@@ -32,6 +32,7 @@ import msgspec
 
 from streams.cancel_token import Cancelled, CancelToken
 from streams.core.wire import Usage
+from streams.handler_emissions import Emissions, Scope
 
 __all__ = [
     "CancelToken",
@@ -204,6 +205,29 @@ class Context:
     stops."""
     spent: Spent = field(default_factory=Spent, compare=False, repr=False)
     """What `usage` was told."""
+    emissions: Emissions = field(default_factory=Emissions, compare=False, repr=False)
+    """What `emit` was told."""
+
+    def emit(
+        self,
+        channel: str,
+        payload: Any = None,  # noqa: ANN401 - any JSON value
+        *,
+        scope: Scope = "tenant",
+        scope_id: str | None = None,
+        dedupe_key: str | None = None,
+    ) -> None:
+        """Emit a payload to a channel: triggers of kind `channel.emit` take it as an event.
+
+        It is sent if and when this attempt succeeds, in the same transaction, and once however
+        often the attempt is run.
+
+        Args:    scope_id: whose channel it is; by default the event's tenant, or `default`.
+                 dedupe_key: repeats with the same key to the same channel are taken once.
+        Raises:  ValueError or TypeError when a bound or a form is broken; RuntimeError where
+                 nothing may be emitted: in a predicate, or after 32 emissions in a row.
+        """
+        self.emissions.add(channel, payload, scope=scope, scope_id=scope_id, dedupe_key=dedupe_key)
 
     def usage(self, *, cost_usd: float = 0, tokens: int = 0) -> None:
         """Report what was spent: it counts against the binding's budgets.  Calls add up.

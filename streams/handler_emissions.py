@@ -22,7 +22,7 @@ from streams.core.emission import (
 )
 from streams.core.wire import Emission, InvokePurpose, TriggerEvent
 
-__all__ = ["Emissions"]
+__all__ = ["Emissions", "Scope"]
 
 Scope = Literal["tenant", "session", "pipeline"]
 

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple, Protocol
 from streams.audit.log import Headers
 from streams.codec import Codec
 from streams.core.wire import InvocationCompleted, Invoke, RunningInvocation
-from streams.edge.executors.outcome import Outcome, answered, raised, timed_out, unresolved
+from streams.edge.executors.outcome import (
+    Outcome,
+    answered,
+    raised,
+    timed_out,
+    unresolved,
+    with_word_of,
+)
 from streams.edge.invoker.execution import context_of
 from streams.edge.invoker.lease_book import LeaseBook, Word
 from streams.edge.invoker.ledger import OffsetLedger
@@ -209,8 +216,7 @@ class MemoryInvoker:
         context = context_of(intent)
         self._runs.append(Run(self.invoker_id, context, intent["fence"], self._kafka.clock.now_ms))
         outcome, duration_ms = self._run_now(intent, handler, context), self._duration(context)
-        if context.spent:
-            outcome = outcome._replace(usage=context.spent.usage())
+        outcome = with_word_of(context, outcome)
         timeout_ms = intent["timeout_ms"]
         if timeout_ms is not None and duration_ms > timeout_ms:
             return timed_out(timeout_ms)._replace(usage=outcome.usage), timeout_ms
@@ -242,6 +248,7 @@ class MemoryInvoker:
             "error_class": ended.outcome.error_class,
             "retry_after_ms": ended.outcome.retry_after_ms,
             "usage": ended.outcome.usage,
+            "emissions": ended.outcome.emissions,
             "started_at_ms": ended.started_ms,
             "completed_at_ms": self._kafka.clock.now_ms,
         }

@@ -65,6 +65,7 @@ def completed(
         "error_class": error_class,
         "retry_after_ms": retry_after_ms,
         "usage": None,
+        "emissions": [],
         "started_at_ms": 0,
         "completed_at_ms": 1_000,
     }

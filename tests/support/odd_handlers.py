@@ -224,3 +224,15 @@ def missing() -> Handler:
         executor="process",
         place=Place(str(Path(__file__).parent), "tests.support.no_such_module", "nothing"),
     )
+
+
+# ---------------------------------------------------------------------- emitting
+def emit_two(event: Event, context: Context) -> str:
+    context.emit("orders", {"of": event.id})
+    context.emit("chat", None, scope="session", scope_id="s1", dedupe_key="k")
+    return "done"
+
+
+def emit_and_fail(_event: Event, context: Context) -> NoReturn:
+    context.emit("orders")
+    raise ValueError("boom")

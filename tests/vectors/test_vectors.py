@@ -52,6 +52,8 @@ NOT_WRITTEN_BY_STAGES = {
     ("trigger.dispatches", "invocation_completed"),
     ("trigger.dispatches", "revision_published"),
     ("triggers.registry", "manifest_applied"),
+    ("triggers.registry", "trigger_registered"),
+    ("triggers.registry", "trigger_drain_requested"),
     ("triggers.registry", "revision_broadcast"),
     ("trigger.dispatches", "dispatch_cancel_requested"),
     ("trigger.dispatches", "dlq_discard_requested"),

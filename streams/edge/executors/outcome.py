@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streams.core.wire import ErrorClass, InvocationOutcome, InvokePurpose, Usage
-from streams.handler_api import Cancelled, Retryable, Terminal
+from streams.core.wire import Emission, ErrorClass, InvocationOutcome, InvokePurpose, Usage
+from streams.handler_api import Cancelled, Context, Retryable, Terminal
 
 __all__ = [
     "INTERRUPTED",
@@ -43,6 +43,7 @@ __all__ = [
     "timed_out",
     "unresolved",
     "unstarted",
+    "with_word_of",
 ]
 
 ERROR_CHARS_MAX = 1_024
@@ -59,6 +60,19 @@ class Outcome(NamedTuple):
     error_class: ErrorClass = "none"
     retry_after_ms: int | None = None
     usage: Usage | None = None
+    emissions: tuple[Emission, ...] = ()
+
+
+def with_word_of(context: Context, outcome: Outcome) -> Outcome:
+    """Return an outcome with what the function said beside it: what it spent, what it emitted.
+
+    What another process has said for it already stays.
+    """
+    if outcome.usage is None and context.spent:
+        outcome = outcome._replace(usage=context.spent.usage())
+    if outcome.outcome == "success" and not outcome.emissions:
+        outcome = outcome._replace(emissions=context.emissions.taken())
+    return outcome
 
 
 INTERRUPTED = Outcome("interrupted", error="the invoker stopped before the handler ended")

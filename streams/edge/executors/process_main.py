@@ -26,10 +26,11 @@ from typing import Any, cast
 
 from streams.cancel_token import CancelReason
 from streams.edge.executors.call import Call, failure, run_here
-from streams.edge.executors.outcome import Outcome, answered
+from streams.edge.executors.outcome import Outcome, answered, with_word_of
 from streams.edge.executors.process_frames import Began, Cancel, Ended, Frames, Logged, Run, frame
 from streams.edge.handler_modules import handler_of, import_export
 from streams.handler_api import CancelToken, Context, Event, Handler, Place
+from streams.handler_emissions import Emissions
 
 __all__ = ["Options", "main"]
 
@@ -108,7 +109,8 @@ class _Process:
     # ------------------------------------------------------------------ calls
     def _run(self, run: Run) -> None:
         token = CancelToken()
-        context = Context(**run.context, cancelled=token)
+        emissions = Emissions.of(run.event, run.purpose)
+        context = Context(**run.context, cancelled=token, emissions=emissions)
         call = Call(
             handler=_NO_HANDLER,
             event=run.event,
@@ -125,10 +127,7 @@ class _Process:
             self._send(Began(run.call))
             token.expires_in(run.timeout_ms)
             outcome = self._outcome_of(run, call)
-        spent = context.spent
-        if spent:
-            outcome = outcome._replace(usage=spent.usage())
-        self._send(Ended(run.call, outcome, _memory_bytes()))
+        self._send(Ended(run.call, with_word_of(context, outcome), _memory_bytes()))
 
     def _outcome_of(self, run: Run, call: Call) -> Outcome:
         if call.handler.is_async:

@@ -23,7 +23,7 @@ from streams.edge.executors.call import Call
 from streams.edge.executors.on_loop import LoopExecutor
 from streams.edge.executors.on_processes import ProcessExecutor
 from streams.edge.executors.on_threads import ThreadExecutor
-from streams.edge.executors.outcome import Outcome, timed_out
+from streams.edge.executors.outcome import Outcome, timed_out, with_word_of
 from streams.edge.executors.strays import Strays
 from streams.settings import Settings
 
@@ -124,9 +124,5 @@ class HandlerRunner:
         call.is_over = True
         if call.timer is not None:
             call.timer.cancel()
-        usage = outcome.usage
-        spent = call.context.spent
-        if usage is None and spent:
-            usage = spent.usage()
-        decided = outcome if call.verdict is None else call.verdict
-        call.ended(decided if usage is None else decided._replace(usage=usage))
+        said = with_word_of(call.context, outcome)
+        call.ended(said if call.verdict is None else call.verdict._replace(usage=said.usage))

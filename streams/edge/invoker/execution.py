@@ -11,6 +11,7 @@ from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import Outcome
 from streams.edge.invoker.lane import Lane
 from streams.handler_api import CancelToken, Context, Handler
+from streams.handler_emissions import Emissions
 
 __all__ = ["Execution", "ExecutionKey", "call_of", "context_of", "headers_of"]
 
@@ -77,6 +78,7 @@ class Execution:
             "error_class": outcome.error_class,
             "retry_after_ms": outcome.retry_after_ms,
             "usage": outcome.usage,
+            "emissions": outcome.emissions,
             "started_at_ms": self.started_at_ms or now_ms,
             "completed_at_ms": now_ms,
         }
@@ -93,6 +95,7 @@ def context_of(intent: Invoke, token: CancelToken | None = None) -> Context:
         event_id=intent["event"]["id"],
         replay_of_event_id=intent["replay_of_event_id"],
         cancelled=CancelToken() if token is None else token,
+        emissions=Emissions.of(intent["event"], intent["purpose"]),
     )
 
 

@@ -123,6 +123,29 @@ async def test_what_was_spent_is_reported_with_success_and_failure(
     assert (await rig.outcome(rig.intent("no", "d3")))["usage"] is None
 
 
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_was_emitted_travels_in_the_outcome_of_a_success(
+    make_rig: MakeRig, place: Callable[[str], Any]
+) -> None:
+    rig = await make_rig(emits=place("emit_two"), fails=place("emit_and_fail"))
+    done = await rig.outcome(rig.intent("emits", "d1"))
+    first, second = done["emissions"]
+    assert (first["channel"], first["scope"], first["scope_id"]) == ("orders", "tenant", "default")
+    assert first["payload"].startswith('{"of":"')
+    assert second == {
+        "channel": "chat",
+        "scope": "session",
+        "scope_id": "s1",
+        "payload": "null",
+        "dedupe_key": "k",
+    }
+    failed = await rig.outcome(rig.intent("fails", "d2"))
+    assert (failed["outcome"], failed["emissions"]) == ("failed", [])
+    # A predicate has nothing to say but yes or no.
+    asked = await rig.outcome(rig.intent("emits", "d3", attempt=0, purpose="predicate"))
+    assert "RuntimeError: a predicate decides, and emits nothing" in asked["error"]
+
+
 # ---------------------------------------------------------------------- predicates
 @pytest.mark.parametrize("place", [on_loop, on_thread])
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ async def test_an_intent_becomes_an_outcome_in_its_home_partition() -> None:
         "error_class": "none",
         "retry_after_ms": None,
         "usage": None,
+        "emissions": [],
         "started_at_ms": 1_700_000_000_000,
         "completed_at_ms": 1_700_000_000_000,
     }
