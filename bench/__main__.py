@@ -29,6 +29,9 @@ MEASUREMENTS = (
     "recovery",
     "failover",
     "idle",
+    "gates",
+    "retries",
+    "endurance",
 )
 _RESULTS = Path(__file__).parent / "results" / "latest.json"
 

@@ -146,9 +146,16 @@ def wait_until_it_works(place: Serving, codec: Codec) -> None:
     outbox.close()
 
 
-def event_json(event_id: str | None = None, payload_bytes: int = 100) -> bytes:
-    """An event that the manifest's trigger takes."""
-    event = {"provider": "webhook", "kind": "bench", "payload": {"text": "x" * payload_bytes}}
+def event_json(
+    event_id: str | None = None,
+    payload_bytes: int = 100,
+    *,
+    kind: str = "bench",
+    **payload: object,
+) -> bytes:
+    """An event that the manifest's trigger for this kind takes; `payload` is put beside a text."""
+    body = {"text": "x" * payload_bytes, **payload}
+    event = {"provider": "webhook", "kind": kind, "payload": body}
     return json.dumps(event if event_id is None else event | {"id": event_id}).encode()
 
 

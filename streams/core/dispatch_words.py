@@ -172,7 +172,8 @@ def _completed(state: State, row: RowDispatch, word: InvocationCompleted) -> Ite
     destination = destination_of(dispatch.binding)
     flow: Flow = state.index.flow(row["binding_key"])
     ends = flow.circuit == "dlq"
-    failed += tuple(circuit.failed(state, destination, row["dispatch_id"], restarts=ends))
+    if flow.circuit != "off":
+        failed += tuple(circuit.failed(state, destination, row["dispatch_id"], restarts=ends))
     if ends and parking.blocked(state, flow, destination):
         error = bounds.shortened(f"circuit opened: {destination}: {error}")
         return (*failed, *dead_letter(state, row, error, word["error_class"], "circuit_open"))

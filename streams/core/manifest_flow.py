@@ -157,7 +157,7 @@ FLOW_FIELDS: tuple[Field, ...] = (
     Field(name="concurrency", read=_read_concurrency),
     Field(name="priority", read=_read_priority),
     Field(name="max_waiting", read=read_integer(1, _COUNT_MAX)),
-    Field(name="circuit", read=read_choice("park", "dlq"), default="park"),
+    Field(name="circuit", read=read_choice("park", "dlq", "off"), default="park"),
     Field(name="circuit_max_park", read=read_duration),
 )
 """The keys of a trigger that this module reads."""
@@ -166,8 +166,9 @@ FLOW_FIELDS: tuple[Field, ...] = (
 def flow_rules(values: Mapping[str, Any], exports: Mapping[str, str], place: Place) -> None:
     """What holds between gates: batch stands alone, priority needs concurrency."""
     _when_is_exported(values["when"] or "", exports, place)
-    if values["circuit"] == "dlq" and values["circuit_max_park"] is not None:
-        place.field("circuit_max_park").refuse("bounds parking, but circuit is 'dlq'")
+    if values["circuit"] != "park" and values["circuit_max_park"] is not None:
+        problem = f"bounds parking, but circuit is {values['circuit']!r}"
+        place.field("circuit_max_park").refuse(problem)
     if values["priority"] and values["concurrency"] is None:
         place.field("priority").refuse("orders the waiters of concurrency, which is not declared")
     if values["batch"] is None:

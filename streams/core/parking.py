@@ -4,6 +4,7 @@
 |---|---|---|
 | `circuit = "park"` | the dispatch parks | the dispatch parks |
 | `circuit = "dlq"` | the DLQ, at once | the dispatch goes on |
+| `circuit = "off"` | the dispatch goes on | the dispatch goes on |
 
 A parked dispatch holds no slot, counts against no budget and no gate, and ends undelivered when it
 is still parked after `circuit_max_park`.
@@ -25,6 +26,8 @@ from streams.core.wire import LifecycleDispatchParked, RowDispatch
 
 def blocked(state: State, flow: Flow, destination: str, /) -> bool:
     """Whether a binding's next attempt is held back from a destination."""
+    if flow.circuit == "off":
+        return False
     if flow.circuit == "dlq":
         return circuit.closed_at(state, destination) > state.now_ms
     return circuit.is_open(state, destination)

@@ -44,6 +44,22 @@ def test_five_failures_in_a_row_open_it_and_a_success_between_starts_anew() -> N
     assert (found["failures"], found["episodes"]) == (1, [])
 
 
+def test_a_binding_without_a_circuit_opens_none() -> None:
+    log = opened({"circuit": "off"})
+    assert row(log) is None
+    log.arrive("next", 1)
+    assert log.starts()["next"] == 1
+
+
+def test_a_binding_without_a_circuit_is_not_held_back_by_one() -> None:
+    log = opened()
+    off = gated({"circuit": "off"})
+    other = {**off, "trigger_id": "other", "binding_key": "other@v1"}
+    log.add("revision_published", revision(2, added=[other]))
+    word = {**matched("goes-on"), "trigger_id": "other", "binding_key": "other@v1"}
+    assert "invoke" in kinds(log.add("event_matched", word))
+
+
 def test_final_failures_do_not_count() -> None:
     log = GateLog({}, max_attempts=7)
     for number in range(2 * FAILURES_MAX):

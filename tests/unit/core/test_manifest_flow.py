@@ -73,6 +73,7 @@ def test_a_circuit_parks_for_a_day_unless_told_otherwise() -> None:
         ("dlq", 86_400_000),
     ]
     assert "bounds parking" in problem('circuit = "dlq"', 'circuit_max_park = "2h"')
+    assert "bounds parking" in problem('circuit = "off"', 'circuit_max_park = "2h"')
     assert "circuit is 'drop', expected one of park, dlq" in problem('circuit = "drop"')
 
 

@@ -1,0 +1,151 @@
+"""What a gate costs: in throughput, beside the plain trigger in the same run, and in memory.
+
+Each gate is there and lets everything pass; debounce and batch, which make fewer starts of many
+events, are not compared.  Memory is what the rows, windows and indexes of a dispatch partition take
+in Python, as `tracemalloc` counts it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from collections.abc import Mapping
+from statistics import mean
+from typing import Any
+
+from bench.engine import Fetched
+from bench.lab import Lab
+from bench.orders import NOW_MS, bench_codec
+from bench.pipeline import events_per_second
+from bench.row import Row, at_most
+from bench.serving import serving, wait_until_it_works
+from streams.codec import Codec
+from streams.core.wire import BindingDefinition
+from streams.engine import Memory, fold_batch, settle
+from streams.stages import bind
+from streams.testing import builders
+
+GATES = ("rate_limit", "throttle", "singleton", "concurrency")
+_EVENTS = 12_000
+_WARM_UP = 10_000
+_KEYS = 100_000
+_HITS = 10_000
+_BATCH = 500
+_DAY_MS = 86_400_000
+
+
+def measure(lab: Lab) -> list[Row]:
+    """Rounds of the plain trigger and of each gate in turn; then memory."""
+    codec = bench_codec()
+    runs: dict[str, list[float]] = {gate: [] for gate in GATES}
+    with serving(lab) as place:
+        wait_until_it_works(place, codec)
+        events_per_second(lab, place, codec, _WARM_UP)
+        for _ in range(lab.rounds):
+            for gate in GATES:
+                before = events_per_second(lab, place, codec, _EVENTS)
+                gated = events_per_second(lab, place, codec, _EVENTS, gate)
+                plain = mean((before, events_per_second(lab, place, codec, _EVENTS)))
+                runs[gate].append((1 - gated / plain) * 100)
+    return [
+        *(Row(f"gate_cost_{gate}", "% events/s", runs[gate], at_most(10)) for gate in GATES),
+        *_memory(lab, codec),
+    ]
+
+
+def _memory(lab: Lab, codec: Codec) -> list[Row]:
+    keys, hits = lab.scaled(_KEYS), lab.scaled(_HITS)
+    window = {"period_ms": _DAY_MS, "max": 10}
+    live = [f"tenant-{number:06d}" for number in range(keys)]
+    rows = [
+        Row(
+            f"memory_{gate}_live_key",
+            "bytes",
+            [_bytes_kept(codec, {gate: window}, gate, live) / keys],
+            at_most(400),
+        )
+        for gate in ("rate_limit", "throttle")
+    ]
+    wide = {"rate_limit": {"period_ms": _DAY_MS, "max": _HITS}}
+    per_hit = _bytes_kept(codec, wide, "rate_limit", ["one"] * hits) / hits
+    return [*rows, Row("memory_rate_limit_hit", "bytes", [per_hit], at_most(10))]
+
+
+def _bytes_kept(codec: Codec, flow: Mapping[str, Any], gate: str, values: list[str]) -> float:
+    """Bytes that remain in a dispatch partition when dispatches with these keys have ended."""
+    stage = bind(codec, lambda _topic: 1)["dispatch"]
+    memory = Memory(stage, 0)
+    log = _Log(codec, memory)
+    log.fold([("revision_published", _revision(flow))])
+    log.fold(_life(gate, "warm-up", "warm-up"))  # what is there once is not a key's
+    gc.collect()
+    tracemalloc.start()
+    for at in range(0, len(values), _BATCH):
+        part = values[at : at + _BATCH]
+        log.fold([each for n, value in enumerate(part) for each in _life(gate, f"{at + n}", value)])
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return kept
+
+
+class _Log:
+    """The mailbox of one partition, folded as it is written."""
+
+    def __init__(self, codec: Codec, memory: Memory) -> None:
+        self._codec = codec
+        self._memory = memory
+        self._offset = 0
+
+    def fold(self, words: list[tuple[str, Mapping[str, Any]]]) -> None:
+        """Append records and fold them as one batch."""
+        records: list[Fetched] = []
+        for kind, value in words:
+            schema = self._memory.stage.kinds[kind]
+            content = self._codec.encode(schema, value)
+            headers = [("kind", kind.encode())]
+            records.append(Fetched(self._offset, NOW_MS + self._offset, b"", content, headers))
+            self._offset += 1
+        settle(self._memory, fold_batch(self._memory, records))
+
+
+def _revision(flow: Mapping[str, Any]) -> dict[str, Any]:
+    bound = builders.binding("gated", version=1)
+    definition = json.loads(bound["definition"]) | flow
+    added: BindingDefinition = {**bound, "definition": json.dumps(definition, sort_keys=True)}
+    return {
+        "revision": 1,
+        "namespace": "bench",
+        "added": [added],
+        "drained": [],
+        "policy": builders.policy(),
+        "apply_id": "apply_1",
+    }
+
+
+def _life(gate: str, name: str, key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """A dispatch that is matched, passes its gate and ends well."""
+    matched = {
+        "dispatch_id": f"dispatch-{name}",
+        "trigger_id": "gated",
+        "binding_key": "gated@v1",
+        "accepted_at_ms": NOW_MS,
+        "keys": {gate: key},
+        "replay_of_event_id": None,
+        "event": builders.event(f"event-{name}"),
+    }
+    completed = {
+        "dispatch_id": f"dispatch-{name}",
+        "attempt": 1,
+        "fence": 1,
+        "invoker_id": "invoker",
+        "outcome": "success",
+        "result": "null",
+        "error": None,
+        "error_class": "none",
+        "retry_after_ms": None,
+        "started_at_ms": NOW_MS,
+        "completed_at_ms": NOW_MS,
+    }
+    return [("event_matched", matched), ("invocation_completed", completed)]
