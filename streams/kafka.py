@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import ssl
+import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError
@@ -26,6 +27,7 @@ __all__ = [
     "aiokafka_options",
     "broker_urls",
     "consumer_config",
+    "ends_of",
     "make_admin",
     "make_consumer",
     "make_producer",
@@ -38,6 +40,7 @@ _LOG = logging.getLogger("harn.kafka")
 _MESSAGE_MAX_BYTES = 1_000_000
 # Long enough for a broker's restart, short enough that an edge can still answer its caller.
 _DELIVERY_TIMEOUT_MS = 30_000
+_ASK_AGAIN_S = 0.1
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
 _UNDERSCORED = {"log_level", "on_commit", "on_delivery"}
 
@@ -124,6 +127,29 @@ def make_consumer(
 def make_admin(settings: Settings, **overrides: object) -> AdminClient:
     """Make an admin client; `overrides` as for `make_producer`."""
     return AdminClient(admin_config(settings) | _properties(overrides), logger=_LOG)
+
+
+def ends_of(consumer: Consumer, place: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """Return the first offset of a partition and its end, as the consumer's isolation has it.
+
+    A partition that was made a moment ago, or whose leader is changing, is asked again.
+
+    Raises: KafkaException when there is no answer in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        left_s = max(deadline_s - time.monotonic(), _ASK_AGAIN_S)
+        try:
+            found = consumer.get_watermark_offsets(place, timeout=left_s, cached=False)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if time.monotonic() > deadline_s or not reason.retriable():
+                raise
+            time.sleep(_ASK_AGAIN_S)
+        else:
+            if found is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
+            return found
 
 
 def broker_urls(settings: Settings) -> list[str]:

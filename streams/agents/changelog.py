@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import ends_of, make_consumer
 from streams.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -132,14 +132,10 @@ class StateReader:
         place = TopicPartition(topic, partition)
         with self._lock:
             try:
-                found = self._ready().get_watermark_offsets(place, _TIMEOUT_S, cached=False)
+                return ends_of(self._ready(), place, _TIMEOUT_S)
             except KafkaException as error:
                 message = f"the ends of {topic}/{partition} could not be read: {error}"
                 raise BrokerError(message, retryable=True) from error
-        if found is None:
-            message = f"the ends of {topic}/{partition} could not be read in {_TIMEOUT_S:.0f} s"
-            raise BrokerError(message, retryable=True)
-        return found
 
     def close(self) -> None:
         """Let go of the connection; a reading that is under way ends soon."""

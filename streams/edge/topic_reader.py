@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import make_admin, make_consumer
+from streams.kafka import ends_of, make_admin, make_consumer
 from streams.settings import Settings
 
 __all__ = [
@@ -140,9 +140,7 @@ class TopicReader:
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset of a partition, and the one after its last."""
         try:
-            return self._consumer.get_watermark_offsets(
-                TopicPartition(self.topic, partition), timeout=_TIMEOUT_S, cached=False
-            )
+            return ends_of(self._consumer, TopicPartition(self.topic, partition), _TIMEOUT_S)
         except KafkaException as error:
             raise self._failure(error.args[0]) from error
 

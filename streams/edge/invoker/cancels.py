@@ -21,7 +21,7 @@ from streams.codec import Codec, DecodeError
 from streams.core.wire import CancelInvocation
 from streams.edge.invoker.execution import ExecutionKey
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import ends_of, make_consumer
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -132,9 +132,8 @@ class KafkaCancels:
             if problem is not None:
                 raise KafkaException(problem)
             place = TopicPartition(self._topic, 0)
-            ends = consumer.get_watermark_offsets(place, timeout=_START_TIMEOUT_S)
-            assert ends is not None, "what cannot be answered raises"
-            consumer.assign([TopicPartition(self._topic, 0, ends[1])])
+            _, end = ends_of(consumer, place, _START_TIMEOUT_S)
+            consumer.assign([TopicPartition(self._topic, 0, end)])
         except KafkaException as error:
             consumer.close()
             raise self._error(error.args[0]) from error

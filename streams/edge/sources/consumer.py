@@ -32,7 +32,7 @@ from streams.core.wire import SourceRejected
 from streams.edge.sources.events import SourceEvent, SourceRecord, event_of
 from streams.edge.sources.values import ReadValue
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import ends_of, make_consumer
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -303,7 +303,7 @@ class SourceConsumer:
         begins = all(each.offset < 0 for each in known)
         fresh: list[TopicPartition] = []
         for each in known:
-            first, end = consumer.get_watermark_offsets(each, timeout=_TIMEOUT_S, cached=False)
+            first, end = ends_of(consumer, each, _TIMEOUT_S)
             if each.offset < 0:
                 # The topic grew after the group had begun: what came since is not to be missed.
                 from_end = begins and self.source.start == "latest"

@@ -10,6 +10,7 @@ from streams.core.inbox import mailbox_key
 from streams.edge.ingest.body import EVENTS_MAX, MalformedBody, parse_body
 from streams.edge.ingest.events import EventRequest, normalize
 from streams.edge.ingest.trace import Trace, begin_trace, continue_trace, new_uuid
+from streams.testing.builders import envelope
 
 FULL: dict[str, Any] = {
     "provider": "github",
@@ -89,14 +90,8 @@ def test_every_event_that_is_taken_can_be_encoded_as_an_envelope() -> None:
         "headers": {f"name-{number}": "v" * 100 for number in range(100)},
     }
     normalized = normalize(one(largest), begin_trace())
-    envelope = {
-        "trigger_id": None,
-        "binding_version": None,
-        "replay_of_event_id": None,
-        "webhook_path": None,
-        "event": normalized,
-    }
-    assert Codec().decode(Codec().encode("event_ingested", envelope))[1] == envelope
+    taken = envelope(normalized)
+    assert Codec().decode(Codec().encode("event_ingested", taken))[1] == taken
 
 
 def test_an_id_cannot_be_mistaken_for_the_delivery_key_of_another_provider() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.core import manifest, manifest_retry
-from streams.core.provider_catalog import BUILT_KINDS, PROVIDERS, TRIGGER_KINDS
+from streams.core import manifest, manifest_budget, manifest_retry
+from streams.core.provider_catalog import BUILT_KINDS, BUILT_STREAMS, PROVIDERS, TRIGGER_KINDS
 from streams.edge.ingest.body import EVENTS_MAX
 from streams.edge.ingest.events import EventRequest
 
@@ -20,13 +20,15 @@ def first_column(page: str) -> set[str]:
 
 def test_every_key_of_a_manifest_is_described() -> None:
     page = (DOCS / "manifest.md").read_text()
-    fields = (*manifest._TRIGGER, *manifest_retry._RETRY)
+    budgets = (*manifest_budget._BUDGET, *manifest_budget._WHEN_BUDGET)
+    fields = (*manifest._TRIGGER, *manifest_retry._RETRY, *budgets)
     assert first_column(page) == {field.name for field in fields if field.read is not None}
 
 
 def test_every_provider_and_kind_of_this_release_is_named() -> None:
     page = (DOCS / "manifest.md").read_text()
-    usable = {name for name, kinds in PROVIDERS.items() if set(kinds) & set(BUILT_KINDS)}
+    taken = {name: set(kinds) & set(BUILT_KINDS) for name, kinds in PROVIDERS.items()}
+    usable = {name for name, kinds in taken.items() if kinds - {"stream"} or name in BUILT_STREAMS}
     for name in (*usable, *TRIGGER_KINDS):
         assert f"`{name}`" in page, name
 
