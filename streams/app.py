@@ -22,7 +22,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter
 
 from streams import ending
-from streams.agents.app import StageApp
+from streams.agents.app import StageApp, group_of
 from streams.agents.group import StageGroup, as_harn_error
 from streams.agents.transaction import Faults, no_faults
 from streams.codec import Codec
@@ -42,6 +42,7 @@ from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.server import ObserveServer
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
+from streams.observe.trigger_metrics import OBSERVED
 from streams.provision import check_topology, verify_stages, verify_topics_of_edges
 from streams.roles import Role
 from streams.settings import Settings
@@ -101,7 +102,7 @@ class Application:
     def _stage_apps(self) -> list[StageApp]:
         settings = self._plan.settings
         counts = {stage.source: _partitions(stage.source, settings) for stage in TOPOLOGY.stages}
-        bound = bind(self._codec, counts.__getitem__, folds=self._plan.folds)
+        bound = bind(self._codec, counts.__getitem__, folds=self._plan.folds, observed=OBSERVED)
         collectors = StageCollectors(self.metrics)
         journal = _partitions("audit.journal", settings)
         return [
@@ -109,7 +110,12 @@ class Application:
                 stage,
                 settings,
                 journal_partitions=journal,
-                metrics=StageMetrics(collectors, stage.declaration.name),
+                metrics=StageMetrics(
+                    collectors,
+                    stage.declaration.name,
+                    topic=stage.declaration.source,
+                    consumer=group_of(stage.declaration.role),
+                ),
                 faults=self._plan.faults,
             )
             for stage in bound.values()

@@ -27,16 +27,17 @@ def bind(
     partitions_of: Callable[[str], int],
     topology: Topology = TOPOLOGY,
     folds: dict[str, Fold] = FOLDS,
+    observed: frozenset[tuple[str, str]] = frozenset(),
 ) -> dict[str, BoundStage]:
     """Every declared stage, bound.
 
     Args:    codec: encodes and decodes all records.  partitions_of: partition count of a mailbox
-             topic.
+             topic.  observed: (topic, kind) of outputs that steps note as values.
     Raises:  KeyError when a declared stage has no fold.
     """
     return {
         stage.name: BoundStage(
-            stage, folds[stage.name], topology, codec, partitions_of(stage.source)
+            stage, folds[stage.name], topology, codec, partitions_of(stage.source), observed
         )
         for stage in topology.stages
     }

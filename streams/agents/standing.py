@@ -43,4 +43,6 @@ class Standing:
                 continue
             next_offset = entry.memory.position.next_offset
             lag = live.app.consumer.waiting(TP(live.source, entry.partition), next_offset)
-            live.metrics.standing(entry.partition, rows=len(entry.memory.rows.store), lag=lag)
+            rows = entry.memory.rows
+            live.metrics.standing(entry.partition, rows=len(rows.store), lag=lag)
+            live.metrics.keeps(entry.partition, rows)

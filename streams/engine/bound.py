@@ -42,17 +42,22 @@ class RowCodec:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """How outputs of one (topic, kind) are encoded; `tag` stands for both in the hash chain."""
+    """How outputs of one (topic, kind) are encoded; `tag` stands for both in the hash chain.
+
+    `observed` outputs are noted in the step as values, for whoever counts what was committed.
+    """
 
     topic: str
     kind_header: tuple[str, bytes]
     encode: Encode
     tag: bytes
+    observed: bool = False
 
 
-def sink_of(topic: str, kind: str, encode: Encode) -> Sink:
+def sink_of(topic: str, kind: str, encode: Encode, *, observed: bool = False) -> Sink:
     """How outputs of a kind for a topic are written."""
-    return Sink(topic, ("kind", kind.encode()), encode, f"{topic}\0{kind}\0".encode())
+    tag = f"{topic}\0{kind}\0".encode()
+    return Sink(topic, ("kind", kind.encode()), encode, tag, observed)
 
 
 class _Sinks(dict[tuple[str, str], Sink]):
@@ -78,8 +83,8 @@ class _Sinks(dict[tuple[str, str], Sink]):
 class BoundStage:
     """One stage ready to fold.
 
-    `partitions` is the partition count of its mailbox.  Building one checks that the declaration
-    and the schemas agree.
+    `partitions` is the partition count of its mailbox.  `observed` are the (topic, kind) of outputs
+    that steps note as values.  Building one checks that the declaration and the schemas agree.
     """
 
     declaration: Stage
@@ -87,6 +92,7 @@ class BoundStage:
     topology: Topology
     codec: Codec
     partitions: int
+    observed: frozenset[tuple[str, str]] = frozenset()
     kinds: dict[str, str] = field(init=False)
     kind_of_schema: dict[str, str] = field(init=False)
     sinks: dict[tuple[str, str], Sink] = field(init=False)
@@ -107,7 +113,8 @@ class BoundStage:
         self.sinks = _Sinks(self.topology, self.codec, stage)
         for (topic, kind), schema in self.topology.kinds.items():
             if topic in writable:
-                self.sinks[topic, kind] = sink_of(topic, kind, self.codec.encoder(schema))
+                encode, observed = self.codec.encoder(schema), (topic, kind) in self.observed
+                self.sinks[topic, kind] = sink_of(topic, kind, encode, observed=observed)
         self.rows = {
             row.prefix: RowCodec(
                 row.prefix, self.codec.encoder(row.schema), row.due_field, row.ticking

@@ -122,6 +122,16 @@ class PartitionRows:
         return None if entry is None else entry[1]
 
     # ------------------------------------------------------------------ what the engine calls
+    def counts(self) -> dict[str, int]:
+        """Return how many rows there are of each prefix with a due time, waiting or not."""
+        return {prefix: len(timers) for prefix, timers in self._timers.items()}
+
+    def of_prefix(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        """Yield the rows of a prefix with a due time, without looking at any other row."""
+        timers = self._timers.get(prefix)
+        for key in sorted(timers.due) if timers is not None else ():
+            yield key, self.get(key)
+
     def any_due(self, now_ms: int) -> bool:
         """Whether `pop_due` may find something; a stale timer may make it say so in vain."""
         for timers in self._timers.values():

@@ -67,7 +67,10 @@ class EncodedOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one batch does: everything that its transaction writes."""
+    """What one batch does: everything that its transaction writes.
+
+    `notes` are those of its outputs that the stage is to observe, as values.
+    """
 
     outputs: list[EncodedOutput]
     rows: list[RowChange]
@@ -76,6 +79,7 @@ class Step:
     position: StatePosition
     records: int
     quarantined: int
+    notes: tuple[Output, ...] = ()
 
 
 class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest of the tree does
@@ -144,6 +148,7 @@ class _Batch:
         "evidence",
         "firing",
         "memory",
+        "notes",
         "outputs",
         "quarantined",
         "skipped",
@@ -154,6 +159,7 @@ class _Batch:
         self.memory = memory
         self.stage: BoundStage = memory.stage
         self.outputs: list[EncodedOutput] = []
+        self.notes: list[Output] = []
         self.evidence = Evidence()
         self.bytes = 0
         self.quarantined = 0
@@ -283,6 +289,8 @@ class _Batch:
                 sink.tag, partition, cause_bytes, self._extra_bytes, key, value
             )
             self.outputs.append(EncodedOutput(topic, partition, key, value, headers))
+            if sink.observed:
+                self.notes.append(output)
             self.bytes += size
             index += 1
         return index
@@ -322,7 +330,8 @@ class _Batch:
         position = replace(position, chain=chain)
         row = self.stage.encode_position(position.as_row())
         rows = [change for change, _ in changes]
-        return Step(self.outputs, rows, journal, row, position, records, self.quarantined)
+        notes = tuple(self.notes)
+        return Step(self.outputs, rows, journal, row, position, records, self.quarantined, notes)
 
 
 def fold_batch(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streams.observe.trigger_metrics import TriggerLabels
+
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -24,9 +26,24 @@ class InvokerMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._label = TriggerLabels()
+        self._in_flight = Gauge(
+            "harn_trigger_inflight",
+            "Handlers of a trigger that run now.",
+            ["trigger_id"],
+            registry=registry,
+        )
+        self._runtime = Histogram(
+            "harn_trigger_dispatch_runtime_seconds",
+            "Run time of a trigger's handlers.",
+            ["trigger_id", "status"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self._waited = Histogram(
             "harn_trigger_queue_age_at_dispatch_start_seconds",
             "From the event's acceptance to its handler's start.",
+            ["trigger_id"],
             buckets=_SECONDS,
             registry=registry,
         )
@@ -52,14 +69,20 @@ class InvokerMetrics:
             registry=registry,
         )
 
-    def started(self, waited_ms: int) -> None:
+    def started(self, trigger_id: str, waited_ms: int) -> None:
         """A handler starts, so long after its event was accepted."""
-        self._waited.observe(waited_ms / 1000)
+        label = self._label(trigger_id)
+        self._waited.labels(label).observe(waited_ms / 1000)
+        self._in_flight.labels(label).inc()
 
-    def finished(self, outcome: str, seconds: float) -> None:
-        """An invocation ended."""
+    def finished(self, trigger_id: str, outcome: str, seconds: float | None) -> None:
+        """An invocation ended, so long after its handler started; None when none had."""
         self._finished.labels(outcome).inc()
-        self._seconds.observe(seconds)
+        if seconds is not None:
+            self._seconds.observe(seconds)
+            label = self._label(trigger_id)
+            self._in_flight.labels(label).dec()
+            self._runtime.labels(label, outcome).observe(seconds)
 
     def outstanding(self, count: int) -> None:
         """So many handlers run now."""

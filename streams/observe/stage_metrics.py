@@ -5,14 +5,30 @@ Source: STYLE 2.11; DESIGN "The stage runtime".
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streams.engine import Step
+from streams.observe.trigger_metrics import TriggerMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_BUDGETS = "m"  # rows of dispatch that say what was spent
+
 _RECORDS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
+
+
+class Kept(Protocol):
+    """What is asked of a partition's rows."""
+
+    def counts(self) -> dict[str, int]:
+        """Rows with a due time by prefix."""
+        ...
+
+    def of_prefix(self, prefix: str) -> Iterator[tuple[str, Any]]:
+        """Rows of one such prefix."""
+        ...
 
 
 class StageCollectors:
@@ -69,14 +85,35 @@ class StageCollectors:
             partition,
             registry=registry,
         )
+        self.kept = Gauge(
+            "harn_stage_rows_kept",
+            "Rows held that have a due time, by their prefix; the topology page names them.",
+            ["stage", "partition", "prefix"],
+            registry=registry,
+        )
+        self.consumer_lag = Gauge(
+            "harn_event_log_consumer_lag",
+            "Records of the partitions owned that were not yet folded.",
+            ["topic", "consumer"],
+            registry=registry,
+        )
+        self.triggers = TriggerMetrics(registry)
 
 
 class StageMetrics:
-    """The metrics of one stage."""
+    """The metrics of one stage.
 
-    def __init__(self, collectors: StageCollectors, stage: str) -> None:
+    Args:    topic, consumer: its mailbox and its group.
+    """
+
+    def __init__(
+        self, collectors: StageCollectors, stage: str, *, topic: str = "", consumer: str = ""
+    ) -> None:
         self._collectors = collectors
         self._stage = stage
+        self._lag = collectors.consumer_lag.labels(topic, consumer)
+        self._lags: dict[int, int] = {}
+        self._prefixes: dict[int, frozenset[str]] = {}
         self._records = collectors.records.labels(stage)
         self._outputs = collectors.outputs.labels(stage)
         self._rows_written = collectors.rows_written.labels(stage)
@@ -93,6 +130,11 @@ class StageMetrics:
         for partition in self._owned.difference(partitions):
             for gauge in (self._collectors.rows, self._collectors.lag, self._collectors.halted):
                 gauge.remove(self._stage, str(partition))
+            for prefix in self._prefixes.pop(partition, ()):
+                self._collectors.kept.remove(self._stage, str(partition), prefix)
+            self._lags.pop(partition, None)
+            self._collectors.triggers.spent(partition, {})
+        self._lag.set(sum(self._lags.values()))
         self._owned = set(partitions)
 
     def folded(self, step: Step, seconds: float) -> None:
@@ -109,12 +151,26 @@ class StageMetrics:
         if step.quarantined:
             self._quarantined.inc(step.quarantined)
         self._commit_seconds.observe(seconds)
+        if step.notes:
+            self._collectors.triggers.committed(step.notes, step.position.now_ms)
 
     def standing(self, partition: int, *, rows: int, lag: int) -> None:
-        """Where a partition stands after a commit."""
+        """Where a partition stands."""
         label = str(partition)
+        self._lags[partition] = lag
+        self._lag.set(sum(self._lags.values()))
         self._collectors.rows.labels(self._stage, label).set(rows)
         self._collectors.lag.labels(self._stage, label).set(lag)
+
+    def keeps(self, partition: int, rows: Kept) -> None:
+        """Which rows a partition keeps: those that have a due time."""
+        counts = rows.counts()
+        for prefix, count in counts.items():
+            self._collectors.kept.labels(self._stage, str(partition), prefix).set(count)
+        self._prefixes[partition] = frozenset(counts)
+        if counts.get(_BUDGETS):
+            spent = {row["scope"]: row["day_micros"] for _, row in rows.of_prefix(_BUDGETS)}
+            self._collectors.triggers.spent(partition, spent)
 
     def halted(self, partition: int, *, halted: bool) -> None:
         """A partition stopped before a record, or goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -133,13 +134,18 @@ class Counts:
     late_ms: list[int] = field(default_factory=list)
     stray_counts: list[int] = field(default_factory=list)
     blocked_count: int = 0
+    in_flight: Counter[str] = field(default_factory=Counter[str])
 
-    def started(self, waited_ms: int) -> None:
+    def started(self, trigger_id: str, waited_ms: int) -> None:
         self.waits_ms.append(waited_ms)
+        self.in_flight[trigger_id] += 1
 
-    def finished(self, outcome: str, seconds: float) -> None:
-        assert seconds >= 0
+    def finished(self, trigger_id: str, outcome: str, seconds: float | None) -> None:
         self.outcomes.append(outcome)
+        if seconds is not None:
+            assert seconds >= 0
+            self.in_flight[trigger_id] -= 1
+            assert self.in_flight[trigger_id] >= 0
 
     def outstanding(self, count: int) -> None:
         self.running.append(count)

@@ -224,7 +224,7 @@ class Invoker:
         if handler is None or intent["purpose"] == "unknown":
             self._end(execution, unresolved(intent["handler"]))
             return
-        self._observer.started(max(0, now_ms - intent["accepted_at_ms"]))
+        self._observer.started(execution.trigger_id, max(0, now_ms - intent["accepted_at_ms"]))
         self._leases.started(execution)
         token = CancelToken(self._loop.time)
         execution.call = call_of(intent, handler, token, partial(self._end, execution))
@@ -245,8 +245,8 @@ class Invoker:
             return
         execution.ended = True
         self._leases.ended(execution)
-        seconds = self._loop.time() - execution.started_s if execution.begun else 0.0
-        self._observer.finished(outcome.outcome, seconds)
+        seconds = None if execution.call is None else self._loop.time() - execution.started_s
+        self._observer.finished(execution.trigger_id, outcome.outcome, seconds)
         if execution.begun:
             self._slots.ended(execution.trigger_id)
             self._observer.outstanding(self._slots.running)

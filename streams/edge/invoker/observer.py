@@ -10,12 +10,15 @@ __all__ = ["InvokerObserver", "Unobserved"]
 class InvokerObserver(Protocol):
     """Told on the event loop, in the path of every invocation: must be quick and must not raise."""
 
-    def started(self, waited_ms: int) -> None:
+    def started(self, trigger_id: str, waited_ms: int) -> None:
         """A handler starts, `waited_ms` after its event was accepted (by two clocks: >= 0)."""
         ...
 
-    def finished(self, outcome: str, seconds: float) -> None:
-        """An invocation ended with an outcome of the schema, `seconds` after it started."""
+    def finished(self, trigger_id: str, outcome: str, seconds: float | None) -> None:
+        """An invocation ended with an outcome of the schema, `seconds` after its handler started.
+
+        None when no handler had.
+        """
         ...
 
     def outstanding(self, count: int) -> None:
@@ -42,10 +45,10 @@ class InvokerObserver(Protocol):
 class Unobserved:
     """Counts nothing."""
 
-    def started(self, waited_ms: int) -> None:
+    def started(self, trigger_id: str, waited_ms: int) -> None:
         """Ignore it."""
 
-    def finished(self, outcome: str, seconds: float) -> None:
+    def finished(self, trigger_id: str, outcome: str, seconds: float | None) -> None:
         """Ignore it."""
 
     def outstanding(self, count: int) -> None:

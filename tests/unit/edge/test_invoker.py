@@ -183,6 +183,7 @@ async def test_the_observer_hears_of_every_start_and_end() -> None:
     assert rig.counts.waits_ms == [10, 10]
     assert rig.counts.outcomes == ["success", "success"]
     assert (max(rig.counts.running), rig.counts.running[-1]) == (2, 0)
+    assert set(rig.counts.in_flight.values()) == {0}
 
 
 # ---------------------------------------------------------------------- offsets

@@ -82,6 +82,14 @@ class RowsMachine(RuleBasedStateMachine):
         )
 
     @invariant()
+    def rows_with_due_times_are_known_by_their_prefix(self) -> None:
+        for prefix, count in self.rows.counts().items():
+            expected = {k: v for k, v in self.expected.items() if prefix_of(k) == prefix}
+            assert count == len(expected)
+            assert list(self.rows.of_prefix(prefix)) == sorted(expected.items())
+        assert list(self.rows.of_prefix("p")) == []
+
+    @invariant()
     def every_answer_is_that_of_a_dict(self) -> None:
         for prefix in ("t", "l"):
             armed = self.armed(prefix)
