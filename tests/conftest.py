@@ -36,9 +36,10 @@ def handlers_are_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     search_path = list(sys.path)
     yield
     sys.path[:] = search_path
-    place = str(tmp_path_factory.getbasetemp())
+    examples = Path(__file__).parents[1] / "examples"
+    places = (str(tmp_path_factory.getbasetemp()), str(examples))
     for name, module in list(sys.modules.items()):
-        if str(vars(module).get("__file__")).startswith(place):
+        if str(vars(module).get("__file__")).startswith(places):
             del sys.modules[name]
 
 

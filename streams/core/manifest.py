@@ -32,6 +32,7 @@ from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_
 from streams.core.manifest_budget import (
     BUDGET_FIELDS,
     NAMESPACE_BUDGET,
+    adopt_max_concurrent,
     budget_rules,
     is_function,
     read_namespace_budget,
@@ -72,12 +73,14 @@ class Manifest:
 
     `bindings` are in the order of the file, their versions not yet chosen (0).  `exports` maps each
     module that a handler may name to its Python file, relative to the manifest, or dotted module.
+    `warnings` name what is taken, but should be written in another way.
     """
 
     file: str
     namespace: str
     exports: Mapping[str, str]
     bindings: tuple[BindingDefinition, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def parse_manifest(
@@ -118,7 +121,13 @@ def parse_manifest(
             place.refuse(disagreement)
     if problems:
         return tuple(problems)
-    return Manifest(file=file, namespace=namespace, exports=exports, bindings=tuple(bindings))
+    return Manifest(
+        file=file,
+        namespace=namespace,
+        exports=exports,
+        bindings=tuple(bindings),
+        warnings=tuple(place.warnings),
+    )
 
 
 def _table(place: Place, index: int, given: object) -> Place:
@@ -142,6 +151,8 @@ def _binding(
     values: Values, place: Place, exports: Mapping[str, str], orchestrator: Mapping[str, Any]
 ) -> BindingDefinition:
     """Make a binding; with problems noted, what is returned is not used."""
+    values = {**values, "budget": dict(values["budget"]) if values["budget"] else None}
+    adopt_max_concurrent(values, place)
     for rule in _RULES:
         rule(values, exports, place)
     handler: HandlerUri = values["handler"] or _NO_HANDLER

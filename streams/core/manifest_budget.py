@@ -21,6 +21,7 @@ from typing import Any
 
 from streams.core.flow import CEL_PREFIX
 from streams.core.manifest_durations import read_timing
+from streams.core.manifest_flow import read_concurrency
 from streams.core.manifest_place import Place
 from streams.core.manifest_table import (
     Field,
@@ -36,6 +37,7 @@ from streams.core.spend import STRATEGIES
 __all__ = [
     "BUDGET_FIELDS",
     "NAMESPACE_BUDGET",
+    "adopt_max_concurrent",
     "budget_rules",
     "is_function",
     "read_namespace_budget",
@@ -120,6 +122,23 @@ BUDGET_FIELDS: tuple[Field, ...] = (
 """The keys of a trigger that this module reads."""
 
 
+def adopt_max_concurrent(values: dict[str, Any], place: Place) -> None:
+    """Read `budget.max_concurrent` as what it is called now; an explicit `concurrency` wins."""
+    budget: dict[str, Any] = values["budget"] or {}
+    if "max_concurrent" not in budget:
+        return
+    limit = budget.pop("max_concurrent")
+    written = f"concurrency = {{ max = {limit} }}"
+    if values["concurrency"] is None:
+        values["concurrency"] = read_concurrency({"max": limit}, place)
+        warning = f"is deprecated, and taken as {written}: write that"
+    else:
+        warning = "is deprecated, and passed over: `concurrency` is there as well"
+    place.field("budget").field("max_concurrent").warn(warning)
+    if not budget:
+        values["budget"] = None
+
+
 def budget_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
     """What holds between a predicate and budgets: none is accepted that would limit nothing."""
     asks = is_function(values["when"])
@@ -131,10 +150,6 @@ def budget_rules(values: Mapping[str, Any], _exports: Mapping[str, str], place: 
             place.field("budget").field(spelled).refuse(
                 "limits one evaluation of a predicate: `when` must name a function"
             )
-    if "max_concurrent" in budget:
-        place.field("budget").field("max_concurrent").refuse(
-            f"is written concurrency = {{ max = {budget['max_concurrent']} }}"
-        )
-    limits = set(budget) - {"on_budget_exhausted", "max_concurrent"}
+    limits = set(budget) - {"on_budget_exhausted"}
     if "on_budget_exhausted" in budget and not limits and not values["when_budget"]:
         place.field("budget").refuse("names no limit, so that it is never exhausted")

@@ -31,7 +31,7 @@ from streams.core.manifest_table import (
     table_of,
 )
 
-__all__ = ["FLOW_FIELDS", "flow_rules"]
+__all__ = ["FLOW_FIELDS", "flow_rules", "read_concurrency"]
 
 _COUNT_MAX = 1_000_000
 _BATCH_SIZE_MAX = 1_000
@@ -126,7 +126,7 @@ _read_debounce = _gate(
 )
 _read_window = _gate(_KEY, _PERIOD, _WINDOW_LIMIT, renamed={"period": "period_ms"})
 _read_singleton = _gate(_KEY, _ON_RETRY)
-_read_concurrency = _gate(_KEY, _LIMIT, _ON_RETRY)
+read_concurrency = _gate(_KEY, _LIMIT, _ON_RETRY)
 _read_priority_table = _gate(
     _NEEDED_KEY, Field(name="order", read=read_texts, required=True, default=[])
 )
@@ -154,7 +154,7 @@ FLOW_FIELDS: tuple[Field, ...] = (
     Field(name="rate_limit", read=_read_window),
     Field(name="throttle", read=_read_window),
     Field(name="singleton", read=_read_singleton),
-    Field(name="concurrency", read=_read_concurrency),
+    Field(name="concurrency", read=read_concurrency),
     Field(name="priority", read=_read_priority),
     Field(name="max_waiting", read=read_integer(1, _COUNT_MAX)),
     Field(name="circuit", read=read_choice("park", "dlq", "off"), default="park"),

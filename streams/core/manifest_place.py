@@ -8,7 +8,7 @@ Source: SEMANTICS 1.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from streams.core.expression import Expressions
 from streams.core.schedule import Calendar
@@ -28,7 +28,7 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place in a manifest; `problems` is shared by all places of the file.
+    """One place in a manifest; `problems` and `warnings` are shared by all places of the file.
 
     `expressions` compile what a manifest holds, `calendar` reads its schedules; without them what
     it holds is taken as it is.
@@ -40,6 +40,7 @@ class Place:
     path: str = ""
     expressions: Expressions | None = None
     calendar: Calendar | None = None
+    warnings: list[str] = field(default_factory=list[str])
 
     @property
     def name(self) -> str:
@@ -58,8 +59,15 @@ class Place:
 
     def refuse(self, problem: str) -> None:
         """Note a problem; `problem` continues the field's name, as in `is 3, expected text`."""
-        parts = [self.file, self.table, f"{self.path} {problem}" if self.path else problem]
-        self.problems.append(": ".join(part for part in parts if part))
+        self.problems.append(self._said(problem))
+
+    def warn(self, warning: str) -> None:
+        """Note what is taken, but should be written in another way."""
+        self.warnings.append(self._said(warning))
+
+    def _said(self, text: str) -> str:
+        parts = [self.file, self.table, f"{self.path} {text}" if self.path else text]
+        return ": ".join(part for part in parts if part)
 
     def expected(self, found: object, expectation: str) -> None:
         """Note that a value is not what was expected."""

@@ -29,9 +29,12 @@ from streams.edge.handler_modules import handler_of, import_export
 from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import Executor, Handler, Place
+from streams.observe import logs
 from streams.schedules import CALENDAR
 
 __all__ = ["MANIFEST_NAME", "Handlers", "load_manifest"]
+
+_LOG = logs.logger(__name__)
 
 MANIFEST_NAME = "harn.toml"
 """The file that a folder's manifest is in."""
@@ -54,9 +57,11 @@ def load_manifest(path: Path) -> Manifest:
     except tomllib.TOMLDecodeError as error:
         raise ManifestError(f"{path}: is not TOML: {error}") from error
     found = parse_manifest(document, str(path), EXPRESSIONS, CALENDAR)
-    if isinstance(found, Manifest):
-        return found
-    raise ManifestError(found)
+    if not isinstance(found, Manifest):
+        raise ManifestError(found)
+    for warning in found.warnings:
+        _LOG.warning("manifest_deprecated", extra={"reason": warning})
+    return found
 
 
 class Handlers:

@@ -117,7 +117,6 @@ def test_the_namespaces_budget_concerns_those_that_spend() -> None:
         (["budget = { daily_cost_usd = inf }"], "budget.daily_cost_usd is inf, expected US"),
         (["budget = { daily_cost_usd = nan }"], "budget.daily_cost_usd is nan, expected US"),
         (["budget = { daily_cost_usd = true }"], "budget.daily_cost_usd is true, expected US"),
-        (["budget = { max_concurrent = 3 }"], "is written concurrency = { max = 3 }"),
         (["budget = {}"], "budget is empty, expected a limit"),
         (['budget = { on_budget_exhausted = "warn" }'], "budget names no limit"),
         (
@@ -143,3 +142,17 @@ def test_a_namespace_has_money_limits_only() -> None:
     found = parse(before="[orchestrator]\nbudget = { max_tokens = 1 }\n")
     assert isinstance(found, tuple)
     assert "orchestrator.budget.max_tokens is not a key here" in found[0]
+
+
+def test_max_concurrent_of_a_budget_becomes_concurrency_and_says_so() -> None:
+    old, new = "budget = { max_concurrent = 3 }", "concurrency = { max = 3 }"
+    assert definition(old) == definition(new)
+    (warning,) = manifest(old).warnings
+    assert "budget.max_concurrent is deprecated" in warning
+    assert new in warning
+
+
+def test_an_explicit_concurrency_wins_over_max_concurrent() -> None:
+    lines = ("budget = { max_concurrent = 3 }", "concurrency = { max = 5 }")
+    assert definition(*lines)["concurrency"]["max"] == 5
+    assert "passed over" in manifest(*lines).warnings[0]

@@ -22,7 +22,8 @@ def test_every_key_of_a_manifest_is_described() -> None:
     page = (DOCS / "manifest.md").read_text()
     budgets = (*manifest_budget._BUDGET, *manifest_budget._WHEN_BUDGET)
     fields = (*manifest._TRIGGER, *manifest_retry._RETRY, *budgets)
-    assert first_column(page) == {field.name for field in fields if field.read is not None}
+    described = {name for name in first_column(page) if not name.startswith("channel:")}
+    assert described == {field.name for field in fields if field.read is not None}
 
 
 def test_every_provider_and_kind_of_this_release_is_named() -> None:
