@@ -41,6 +41,17 @@ _MESSAGE_MAX_BYTES = 1_000_000
 # Long enough for a broker's restart, short enough that an edge can still answer its caller.
 _DELIVERY_TIMEOUT_MS = 30_000
 _ASK_AGAIN_S = 0.1
+# The client does not mark them as worth another try.
+_LEADER_SOON = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
 _UNDERSCORED = {"log_level", "on_commit", "on_delivery"}
 
@@ -143,7 +154,7 @@ def ends_of(consumer: Consumer, place: TopicPartition, timeout_s: float) -> tupl
             found = consumer.get_watermark_offsets(place, timeout=left_s, cached=False)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if time.monotonic() > deadline_s or not reason.retriable():
+            if time.monotonic() > deadline_s or reason.code() not in _LEADER_SOON:
                 raise
             time.sleep(_ASK_AGAIN_S)
         else:
