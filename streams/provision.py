@@ -19,20 +19,21 @@ from streams.errors import BrokerError, TopologyError
 from streams.kafka import make_admin
 from streams.settings import Settings
 from streams.stages import FOLDS
-from topology import TOPOLOGY, Stage, Topology
+from topology import TOPOLOGY, Stage, Topic, Topology
 from topology.check import Bindings, raise_if_broken
 from topology.family import expand
 from topology.layout import Layout
 from topology.plan import Plan
 from topology.provision import apply, plan
 from topology.resolve import ResolvedTopic, resolve, resolve_topic
+from topology.topics import QUEUE_TOPICS
 from topology.verify import verify_at_start, verify_topics
 
 __all__ = [
     "check_topology",
     "layout_of",
     "plan_topics",
-    "provision_gates",
+    "provision_bindings",
     "provision_topics",
     "resolved_topics",
     "verify_stages",
@@ -91,24 +92,33 @@ def provision_topics(
         return apply(make_admin(settings), resolved_topics(settings, declared), sync=sync)
 
 
-def provision_gates(
-    settings: Settings, bindings: Iterable[BindingDefinition], declared: Topology = TOPOLOGY
+def provision_bindings(
+    settings: Settings, bindings: Collection[BindingDefinition], declared: Topology = TOPOLOGY
 ) -> None:
-    """Create the topics of the gates that bindings declare, before their revision is in force.
+    """Create the topics that bindings name, before their revision is in force: gates and queues.
 
-    Raises TopologyError when two triggers would share a topic; BrokerError.
+    Raises TopologyError when two triggers or two queues would share a topic; BrokerError.
     """
     layout = layout_of(settings)
     with _own_errors(settings):
-        topics = [
-            resolve_topic(
-                expand(declared, f"trigger.{gate}.{{binding}}", binding["trigger_id"]), layout
-            )
-            for binding in bindings
-            for gate in flow_of(binding).declared
-        ]
-        if topics:
-            apply(make_admin(settings), topics)
+        found = [*_gates(bindings, declared), *_queues(bindings, declared)]
+        if found:
+            topics = {topic.name: resolve_topic(topic, layout) for topic in found}
+            apply(make_admin(settings), list(topics.values()))
+
+
+def _gates(bindings: Iterable[BindingDefinition], declared: Topology) -> Iterator[Topic]:
+    for binding in bindings:
+        for gate in flow_of(binding).declared:
+            yield expand(declared, f"trigger.{gate}.{{binding}}", binding["trigger_id"])
+
+
+def _queues(bindings: Iterable[BindingDefinition], declared: Topology) -> Iterator[Topic]:
+    flows = (flow_of(binding) for binding in bindings)
+    queues = sorted({flow.queue for flow in flows if flow.queue is not None})
+    for queue in queues:
+        for family in QUEUE_TOPICS:
+            yield expand(declared, family, queue, taken=queues)
 
 
 def verify_stages(

@@ -8,7 +8,7 @@ Source: DESIGN "Roles", "Following the work".
 from __future__ import annotations
 
 from topology.model import RowType, Stage, Table
-from topology.topics import GATE_TOPICS
+from topology.topics import GATE_TOPICS, QUEUE_TOPICS
 
 REGISTRY = Stage(
     name="registry",
@@ -73,6 +73,7 @@ DISPATCH = Stage(
     sinks=(
         "trigger.inbox.claims",
         "trigger.inbox.envelopes",
+        "worker.queues",
         "trigger.invocations",
         "trigger.invocations.cancels",
         "trigger.attempts",
@@ -82,7 +83,7 @@ DISPATCH = Stage(
         "triggers.registry",
         "trigger.dispatches",
     ),
-    family_sinks=GATE_TOPICS,
+    family_sinks=(*GATE_TOPICS, QUEUE_TOPICS[0]),
     quarantine="trigger.dlq",
     doc="Runs each dispatch to its one terminal outcome: attempts, leases, retries, dead letters.",
     table=Table(

@@ -37,6 +37,9 @@ _GATE_DECISIONS = {
     "concurrency": ("acquired", "released"),
 }
 
+QUEUE_TOPICS = ("worker.{queue}", "worker.{queue}.claims", "worker.{queue}.responses")
+"""Families: the topics of one worker queue; its jobs are on the first."""
+
 GATE_TOPICS = tuple(f"trigger.{gate}.{{binding}}" for gate in _GATE_DECISIONS)
 """Families: one topic per trigger that declares the gate."""
 
@@ -212,6 +215,7 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         retention=RetentionRule.FOREVER,
         key="queue",
         doc="Queue catalog and latest summary.",
+        kinds=(("queue_seen", "queue_seen"),),
     ),
     Topic(
         name="worker.requests",
@@ -232,6 +236,7 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         partitions=1,
         key="queue, or queue#shard",
         doc="Enqueued jobs; anyone may produce to it.",
+        kinds=(("trigger_dispatch", "trigger_dispatch"),),
     ),
     Topic(
         name="worker.{queue}.claims",

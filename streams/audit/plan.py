@@ -124,7 +124,7 @@ def make_plan(reader: LogReader, stages: Mapping[str, BoundStage], scope: Scope)
             writes=writes,
             audited=chosen,
             partitions={name: stages[name].partitions for name in names},
-            shared=_shared(topology),
+            shared=_shared(topology) | {each for each in written if _is_queue(topology, each)},
         ),
     )
 
@@ -152,6 +152,12 @@ def _shared(topology: Topology) -> frozenset[str]:
     """Return the topics into which others than stages write: mailboxes, and what edges write."""
     mailboxes = {stage.source for stage in topology.stages}
     return frozenset(mailboxes.union(*(edge.writes for edge in topology.edges)))
+
+
+def _is_queue(topology: Topology, topic: str) -> bool:
+    """Whether a topic is a worker queue's, to which anyone may produce."""
+    declared = family_of(topology, topic)
+    return declared is not None and declared.role is TopicRole.QUEUE
 
 
 def _topic_of(topology: Topology, role: TopicRole) -> str:

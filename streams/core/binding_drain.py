@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streams.core import revision
+from streams.core import revision, worker_queue
 from streams.core.record import Output, Record
 from streams.core.state import Answer, State
 from streams.core.wire import (
@@ -110,7 +110,13 @@ def on_revision_published(state: State, record: Record, /) -> Answer:
         state.rows.put(_row_key(binding["binding_key"]), fresh)
         index.bindings[binding["binding_key"]] = binding
         index.draining.pop(binding["binding_key"], None)
-    return ()
+    if state.partition:
+        return ()
+    return [worker_queue.seen(each) for each in published["added"] if _is_queued(each)]
+
+
+def _is_queued(binding: BindingDefinition) -> bool:
+    return binding["handler_kind"] == "worker"
 
 
 def on_revision_reached(state: State, record: Record, /) -> Answer:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streams.core import binding_drain, budget, dlq, parking
+from streams.core import binding_drain, budget, dlq, parking, worker_queue
 from streams.core.cancel_records import cancelled
 from streams.core.destination import destination_of
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_records import (
     Dispatch,
     ask,
+    attempt_finished,
     attempt_started,
     dead_lettered,
     invoke,
@@ -28,7 +29,7 @@ from streams.core.flow import Flow
 from streams.core.gate import admission
 from streams.core.record import Output
 from streams.core.state import State
-from streams.core.wire import RowDispatch, RowEvent, TriggerEvent
+from streams.core.wire import AttemptEntry, RowDispatch, RowEvent, TriggerEvent
 
 
 def row_key(dispatch_id: str, /) -> str:
@@ -69,10 +70,32 @@ def _is_skipped(index: DispatchIndex, flow: Flow, row: RowDispatch, gate: str) -
 
 def start(state: State, row: RowDispatch) -> list[Output]:
     """Start the row's attempt, unless its destination's circuit holds it back."""
+    flow: Flow = state.index.flow(row["binding_key"])
+    if flow.queue is not None:
+        return enqueue(state, row, flow.queue, flow.queue_priority)
     held_back = hold_back(state, row) if state.index.circuits else None
     if held_back is not None:
         return held_back
     return [*attempt_started(dispatch_of(state, row)), invoke_again(state, row)]
+
+
+def enqueue(state: State, row: RowDispatch, queue: str, priority: str) -> list[Output]:
+    """Append a dispatch as a job to its worker queue, which ends it: the receipt is its result."""
+    entry: AttemptEntry = {
+        "attempt": row["attempt"],
+        "outcome": "success",
+        "error": None,
+        "started_at_ms": state.now_ms,
+        "completed_at_ms": state.now_ms,
+    }
+    done: RowDispatch = {**row, "attempts": [*row["attempts"], entry]}
+    dispatch = dispatch_of(state, done)
+    return [
+        *attempt_started(dispatch),
+        worker_queue.job(dispatch, event_of(state, row), queue, priority),
+        attempt_finished(dispatch, entry),
+        *succeed(state, done, worker_queue.receipt(row, queue)),
+    ]
 
 
 def hold_back(state: State, row: RowDispatch) -> list[Output] | None:

@@ -92,7 +92,7 @@ def _before_gates(state: State, row: RowDispatch, flow: Flow) -> Iterable[Output
             detail = {"predicate": flow.when, "reason": verdict}
             return (*evaluated, *skip(state, row, "predicate", detail))
     asks = flow.function is not None or flow.spend is not None
-    if not flow.declared and not asks and not index.circuits:
+    if not flow.declared and not asks and not index.circuits and flow.queue is None:
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)
     size = batch_bytes(event) if flow.batch is not None else 0

@@ -91,6 +91,9 @@ class Flow:
     """A predicate that is a function; `when` is one that the inbox evaluates."""
     function_timeout_ms: int | None = None
     spend: Spend | None = None
+    queue: str | None = None
+    """Worker queue that takes the dispatches as jobs, in place of a handler."""
+    queue_priority: str = "normal"
     retention_ms: int = RETENTION_MS_DEFAULT
     """How long a value of `dedupe_key` stays claimed."""
     circuit: str = "park"
@@ -138,6 +141,8 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         function_timeout_ms=table.get("when_budget", {}).get("timeout_ms"),
         spend=spend_of(table),
         timeout_ms=table.get("timeout_ms"),
+        queue=binding["handler"] if binding["handler_kind"] == "worker" else None,
+        queue_priority=priority if isinstance(priority, str) else "normal",
         retention_ms=table.get("retry", {}).get("retention_days", 7) * 86_400_000,
         circuit=table.get("circuit", "park"),
         circuit_max_park_ms=table.get("circuit_max_park", CIRCUIT_MAX_PARK_MS_DEFAULT),

@@ -4,7 +4,7 @@
 |---|---|
 | `fn` | function `fn` of the export `lib` |
 | `module::fn` | function `fn` of the export `module` |
-| `a2a://<target>`, `worker://<queue>` | a remote agent, a worker queue |
+| `a2a://<target>`, `worker://<queue>`, `pool://<pool>` | a remote agent, a worker queue, a pool |
 
 Source: SEMANTICS 1.7; seed trigger-dispatcher, "Handler URI resolution".
 """
@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple
 
 __all__ = ["DEFAULT_MODULE", "HandlerKind", "HandlerUri", "is_name", "parse_handler"]
 
-HandlerKind = Literal["local", "a2a", "worker"]
+HandlerKind = Literal["local", "a2a", "worker", "pool"]
 
 DEFAULT_MODULE = "lib"
 """The export that a bare function name belongs to."""
 
-_SCHEMES: dict[str, HandlerKind] = {"a2a": "a2a", "worker": "worker"}
+_SCHEMES: dict[str, HandlerKind] = {"a2a": "a2a", "worker": "worker", "pool": "pool"}
 
 
 class HandlerUri(NamedTuple):
@@ -72,4 +72,4 @@ def _with_scheme(scheme: str, target: str) -> HandlerUri:
         raise ValueError(f"has the scheme {scheme!r}, which is not implemented; known are {known}")
     if not target.strip():
         raise ValueError(f"is {scheme}:// with an empty target")
-    return HandlerUri(kind, target)
+    return HandlerUri(kind, target.strip())

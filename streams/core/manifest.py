@@ -53,6 +53,7 @@ from streams.core.manifest_table import (
     read_texts,
     table_of,
 )
+from streams.core.manifest_target import target_rules
 from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, webhook_rules
 from streams.core.provider_catalog import BUILT_KINDS, BUILT_STREAMS, PROVIDERS, TRIGGER_KINDS
 from streams.core.schedule import Calendar
@@ -298,24 +299,11 @@ def _provider_supports_kind(
         )
 
 
-def _handler_is_local(values: Mapping[str, Any], exports: Mapping[str, str], place: Place) -> None:
-    handler: HandlerUri = values["handler"] or _NO_HANDLER
-    if handler.kind != "local":
-        place.field("handler").refuse(
-            f"is {handler.uri!r}: {handler.kind}:// is not built in this release, which runs "
-            "local functions"
-        )
-    elif handler.module and handler.module not in exports:
-        place.field("handler").refuse(
-            f"is {handler.target!r}, but [exports] has no {handler.module!r}"
-        )
-
-
 _Rule = Callable[[Mapping[str, Any], Mapping[str, str], Place], None]
 _RULES: tuple[_Rule, ...] = (
     _kind_is_known,
     _provider_supports_kind,
-    _handler_is_local,
+    target_rules,
     handler_rules,
     flow_rules,
     budget_rules,

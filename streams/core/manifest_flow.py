@@ -30,6 +30,7 @@ from streams.core.manifest_table import (
     read_texts,
     table_of,
 )
+from streams.core.worker_queue import PRIORITIES
 
 __all__ = ["FLOW_FIELDS", "flow_rules", "read_concurrency"]
 
@@ -132,13 +133,10 @@ _read_priority_table = _gate(
 )
 
 
-def _read_priority(value: object, place: Place) -> dict[str, Any]:
+def _read_priority(value: object, place: Place) -> dict[str, Any] | str:
+    """Take a queue's priority as a text, or a table that orders the waiters of concurrency."""
     if isinstance(value, str):
-        place.refuse(
-            "as a queue's priority is not built in this release; a table "
-            "{ key, order } orders the waiters of concurrency"
-        )
-        return {}
+        return read_choice(*PRIORITIES)(value, place)
     priority = _read_priority_table(value, place)
     if not priority.get("order"):
         place.field("order").refuse("is empty, expected at least one value")
@@ -169,11 +167,13 @@ def flow_rules(values: Mapping[str, Any], exports: Mapping[str, str], place: Pla
     if values["circuit"] != "park" and values["circuit_max_park"] is not None:
         problem = f"bounds parking, but circuit is {values['circuit']!r}"
         place.field("circuit_max_park").refuse(problem)
-    if values["priority"] and values["concurrency"] is None:
+    ordered = isinstance(values["priority"], dict)
+    if ordered and values["concurrency"] is None:
         place.field("priority").refuse("orders the waiters of concurrency, which is not declared")
     if values["batch"] is None:
         return
-    others = ("debounce", "rate_limit", "throttle", "singleton", "concurrency", "priority")
+    others = ["debounce", "rate_limit", "throttle", "singleton", "concurrency"]
+    others += ["priority"] if ordered else []
     together = [gate for gate in others if values[gate] is not None]
     if together:
         place.field("batch").refuse(f"stands alone: it cannot be combined with {together[0]}")

@@ -753,6 +753,12 @@ class Policy(TypedDict):
     dlq_ttl_ms: int
 
 
+class QueueSeen(TypedDict):
+    """A trigger names a worker queue."""
+
+    queue: str
+
+
 class RecordQuarantined(TypedDict):
     """A record that a stage could not use, kept with its position."""
 
@@ -1062,6 +1068,19 @@ class Tick(TypedDict):
     """Says that time has come: the only way time passes without traffic."""
 
     due_ms: int
+
+
+class TriggerDispatch(TypedDict):
+    """A job: an event that a trigger sent to a worker queue."""
+
+    queue: str
+    dispatch_id: str
+    trigger_id: str
+    binding_key: str
+    binding_version: int
+    priority: str
+    replay_of_event_id: str | None
+    event: TriggerEvent
 
 
 class TriggerDrainRequested(TypedDict):

@@ -30,7 +30,7 @@ from streams.edge.registry_view import RegistryView, read_registry
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.engine import MAX_INPUT_BYTES, fold_batch
 from streams.errors import BrokerError, ManifestError
-from streams.provision import provision_gates
+from streams.provision import provision_bindings
 from streams.settings import Settings
 
 __all__ = ["ApplyResult", "apply_manifest", "policy_of", "preview_apply", "who"]
@@ -118,7 +118,7 @@ def apply_manifest(
     view = view or read_registry(settings, codec)
     request = _request(manifest, view.revision, policy)
     value = _encoded(request, codec, manifest)
-    provision_gates(settings, manifest.bindings)  # folds write only to topics that exist
+    provision_bindings(settings, manifest.bindings)  # folds write only to topics that exist
     position = asyncio.run(_append(settings, request["namespace"].encode(), value))
     deadline_s = time.monotonic() + timeout_s
     result: ApplyResult | None = None

@@ -30,6 +30,7 @@ from streams.audit.log import LogRecord
 from streams.audit.verdict import Report
 from streams.audit.verify import verify
 from streams.codec import Codec, DecodeError
+from streams.core import worker_queue
 from streams.core.flow import flow_of
 from streams.core.gate.decision import topic_of
 from streams.core.inbox import mailbox_key
@@ -235,12 +236,15 @@ class PipelineDriver:
     ) -> str:
         """Append the request of an apply and return its id; what comes of it comes later.
 
-        The topics of the bindings' gates are created first, as `harn trigger apply` does.
+        The topics that the bindings name are created first, as `harn trigger apply` does.
         """
         self._applies += 1
         for binding in bindings:
-            for gate in flow_of(binding).declared:
-                topic = topic_of(gate, binding["trigger_id"])
+            flow = flow_of(binding)
+            topics = [topic_of(gate, binding["trigger_id"]) for gate in flow.declared]
+            if flow.queue is not None:
+                topics.append(worker_queue.topic_of(flow.queue))
+            for topic in topics:
                 if not self.kafka.partitions(topic):
                     self.kafka.create(topic, 1)
         request: ManifestApplied = {

@@ -205,7 +205,7 @@ def test_the_definition_is_canonical_json() -> None:
         ("handler", 'handler = "worker://"', "handler is worker:// with an empty target"),
         ("handler", 'handler = "smtp://relay"', "handler has the scheme 'smtp'"),
         ("handler", 'handler = "a2a://x/y"', "a2a:// is not built in this release"),
-        ("handler", 'handler = "worker://q"', "worker:// is not built in this release"),
+        ("handler", 'handler = "pool://q"', "pool:// is not built in this release"),
         ("handler", 'handler = "nope::fn"', "but [exports] has no 'nope'"),
         ("retry", "retry = 3", "retry is 3, expected a table"),
         ("retry", "retry = { max = 101 }", "max is 101, expected a whole number >= 0 and <= 100"),

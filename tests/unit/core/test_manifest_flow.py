@@ -102,7 +102,7 @@ def test_a_trigger_without_gates_keeps_the_definition_that_it_had() -> None:
         ('when = "gates::is_big"', "when is 'gates::is_big', but [exports] has no 'gates'"),
         ('when = "a2a://x"', "when is 'a2a://x': a predicate is a local function"),
         ('priority = { key = "event.kind", order = ["a"] }', "concurrency, which is not declared"),
-        ('priority = "high"', "not built in this release"),
+        ('priority = "high"', "priority as a text is a queue's"),
         ('singleton = "yes"', "singleton is 'yes', expected a table"),
         ('singleton = { kee = "x" }', "did you mean 'key'"),
         (
