@@ -131,7 +131,7 @@ class CancelMachine(RuleBasedStateMachine):
             for name in live:
                 self.complete(name, "success")
         assert set(self.ends) == self.came
-        assert Counter(key[0] for key in self.log.rows).keys() <= {"b", "r", "w", "c"}
+        assert Counter(key[0] for key in self.log.rows).keys() <= {"b", "r", "w", "c", "q", "o"}
         self.log.assert_replays([2, 5, 1, 3], reload_at=frozenset({1, 2, 5, 9}))
 
 
