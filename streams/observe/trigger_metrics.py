@@ -159,7 +159,8 @@ class TriggerMetrics:
     def committed(self, notes: Iterable[Output], now_ms: int) -> None:
         """Count outputs that a stage committed; `now_ms` is its partition's time then."""
         for topic, kind, _, value, *_ in notes:
-            self._counts[topic, kind](value, now_ms)
+            if value is not None:  # a tombstone says nothing
+                self._counts[topic, kind](value, now_ms)
 
     def _on_matched(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._received.labels(self._label(value["trigger_id"]), value["event"]["provider"]).inc()
@@ -198,7 +199,10 @@ class TriggerMetrics:
         self._ended(value, value["handler_kind"], "skipped")
         detail: Mapping[str, Any] = json.loads(value["detail"])
         reason = str(detail.get("flow_control", value["skip_stage"]))
-        self._skipped.labels(self._label(value["trigger_id"]), reason).inc()
+        trigger_id = self._label(value["trigger_id"])
+        self._skipped.labels(trigger_id, reason).inc()
+        if value["skip_stage"] == "dedupe":
+            self._deduped.labels(trigger_id, "dedupe_key").inc()
 
     def _on_cancelled(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._ended(value, value["handler_kind"], "cancelled")

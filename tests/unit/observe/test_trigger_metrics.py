@@ -93,6 +93,15 @@ def test_a_gate_that_skips_says_which() -> None:
     assert seen.value("dispatched_total", **skipped) == 1
 
 
+def test_a_repeat_by_the_trigger_s_own_key_is_a_repeat() -> None:
+    seen = Observed("dispatch", gated({"dedupe_key": "event.payload.n"}))
+    for dispatch_id in ("first", "second"):
+        keys = {"dedupe": "7"}
+        seen.add("event_matched", {**matched(dispatch_id, binding_key=KEY), "keys": keys})
+    assert seen.value("deduped_total", trigger_id="triage", reason="dedupe_key") == 1
+    assert seen.value("skipped_total", trigger_id="triage", reason="dedupe") == 1
+
+
 @pytest.mark.parametrize("verdict", ["true", "false", "failed: no"])
 def test_verdicts_of_predicates_are_counted(verdict: str) -> None:
     seen = Observed("dispatch", gated({"when": "cel:event.payload.n > 1"}))
