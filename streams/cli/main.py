@@ -30,12 +30,13 @@ GROUPS = {
     "orchestrator": "Run the roles.",
     "trigger": "Apply bindings and send events.",
     "stage": "Resume a halted partition, or skip the record that halted it.",
+    "doctor": "Examine a running application, and say what needs you.",
     "log": "Read any topic, decoded.",
     "audit": "Recompute decisions from the log and compare.",
     "settings": "List every setting, its variable and its value.",
 }
 # Groups of one command are run as `harn demo`, not `harn demo show`.
-_SINGLE = {"demo", "settings"}
+_SINGLE = {"demo", "doctor", "settings"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

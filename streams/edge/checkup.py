@@ -1,0 +1,246 @@
+"""What was found of a running application, and what of it needs somebody: facts in, findings out.
+
+A problem keeps work from being done, or will; advice is what an operator may want to know.
+
+Source: seed trigger-dispatcher, "The dispatcher keeps per-thread stats"; SEMANTICS 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from streams.core.wire import Policy
+
+__all__ = [
+    "LAG_RECORDS_MAX",
+    "Checkup",
+    "Dispatcher",
+    "Finding",
+    "Group",
+    "Level",
+    "Registry",
+    "diagnose",
+]
+
+LAG_RECORDS_MAX = 10_000
+"""From here on a role is called late; below it may just have been given work."""
+
+OVERDUE_MS_MAX = 60_000
+"""A lease or a retry so long overdue is nobody's: owners tick within a second."""
+
+
+class Level(StrEnum):
+    """How much a finding matters; the command fails with a problem."""
+
+    PROBLEM = "problem"
+    ADVICE = "advice"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, and what to do about it."""
+
+    level: Level
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registry:
+    """The registry's view: `states` counts binding versions by state."""
+
+    revision: int
+    broadcast: int
+    states: Mapping[str, int]
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A consumer group of ours: the members that its role has, and what they have not read yet.
+
+    `lags` are records by partition.  A mailbox that stages write counts the ends of transactions
+    among them, so that a few are left when all is read.
+    """
+
+    id: str
+    role: str
+    topic: str
+    state: str
+    members: int
+    lags: Mapping[int, int]
+
+    @property
+    def lag(self) -> int:
+        """Records of all partitions that were not read yet."""
+        return sum(self.lags.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatcher:
+    """A dispatch partition, as its changelog has it.
+
+    `statuses` counts live dispatches; `oldest_ms` is when the oldest one was accepted, and
+    `overdue_ms` when the timer that should have fired first was due, both ms since epoch.
+    """
+
+    partition: int
+    revision: int
+    statuses: Mapping[str, int]
+    dead_letters: int
+    open_circuits: tuple[str, ...] = ()
+    oldest_ms: int | None = None
+    overdue_ms: int | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Dispatches that an invoker has, or is about to have."""
+        return sum(self.statuses.get(each, 0) for each in ("invoked", "running", "evaluating"))
+
+    @property
+    def retries(self) -> int:
+        """Dispatches that wait for their next attempt."""
+        return sum(self.statuses.get(each, 0) for each in ("waiting", "returned", "deferred"))
+
+    @property
+    def gated(self) -> int:
+        """Dispatches that wait at a gate, or for a circuit to close."""
+        return sum(self.statuses.get(each, 0) for each in ("gated", "parked"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """What was found at `at_ms`, ms since epoch by this machine's clock.
+
+    `topics` are differences from the declarations, refusals and missing topics first, each with
+    whether it keeps roles from starting.  `policy` is what the settings here would put in force.
+    `secrets` says of each webhook path what keeps it from being checked here; None is nothing.
+    """
+
+    at_ms: int
+    versions: Mapping[str, str]
+    bootstrap: str
+    brokers: tuple[str, ...]
+    topics: tuple[tuple[str, bool], ...]
+    policy: Policy
+    registry: Registry | None = None
+    groups: tuple[Group, ...] = ()
+    dispatchers: tuple[Dispatcher, ...] = ()
+    secrets: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+
+def diagnose(checkup: Checkup) -> list[Finding]:
+    """Return what needs somebody, problems first."""
+    found = [
+        *_of_topics(checkup),
+        *_of_registry(checkup),
+        *(each for group in checkup.groups for each in _of_group(group)),
+        *_of_dispatchers(checkup),
+        *_of_secrets(checkup),
+    ]
+    return sorted(found, key=lambda finding: finding.level is not Level.PROBLEM)
+
+
+def _of_topics(checkup: Checkup) -> Iterator[Finding]:
+    for difference, is_vital in checkup.topics:
+        if is_vital:
+            yield Finding(Level.PROBLEM, difference, "run `harn topology plan`, then `apply`")
+        else:
+            remedy = "`harn topology apply --sync` sets what can be set"
+            yield Finding(Level.ADVICE, difference, remedy)
+
+
+def _of_registry(checkup: Checkup) -> Iterator[Finding]:
+    registry = checkup.registry
+    if registry is None:
+        return
+    if registry.broadcast < registry.revision:
+        yield Finding(
+            Level.PROBLEM,
+            f"revision {registry.revision} is published and not broadcast "
+            f"(the last one is {registry.broadcast}): mailboxes still go by the one before",
+            "see that a role registry runs, and look for `broadcast_delayed` in its log",
+        )
+    if registry.revision == 0:
+        yield Finding(
+            Level.ADVICE, "no manifest was ever applied: every event is unmatched", _APPLY
+        )
+        return
+    for name, here in checkup.policy.items():
+        in_force = registry.policy.get(name)
+        if in_force != here:
+            yield Finding(
+                Level.ADVICE,
+                f"policy {name} is {in_force} in force, and {here} by the settings here",
+                f"{_APPLY} to put the settings in force, or set them alike",
+            )
+
+
+_APPLY = "run `harn trigger apply`"
+
+
+def _of_group(group: Group) -> Iterator[Finding]:
+    if group.members == 0:
+        waiting = f", and {group.lag} records wait" if group.lag else ""
+        yield Finding(
+            Level.PROBLEM,
+            f"nobody runs role {group.role} (group {group.id} has no member){waiting}",
+            f"start one: `harn orchestrator serve --role {group.role}`",
+        )
+    elif group.lag >= LAG_RECORDS_MAX:
+        latest = max(group.lags, key=lambda partition: group.lags[partition])
+        yield Finding(
+            Level.PROBLEM,
+            f"role {group.role} is {group.lag} records behind on {group.topic}, "
+            f"{group.lags[latest]} of them in partition {latest}",
+            "add members up to the number of partitions; when one partition alone is late, look "
+            "for `stage_partition_halted`",
+        )
+
+
+def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
+    registry, partitions = checkup.registry, checkup.dispatchers
+    dead_letters = sum(each.dead_letters for each in partitions)
+    if dead_letters:
+        what = f"{dead_letters} dead letters wait for somebody"
+        yield Finding(Level.ADVICE, what, "`harn trigger dlq list`, then replay or discard them")
+    for destination in sorted({name for each in partitions for name in each.open_circuits}):
+        yield Finding(
+            Level.ADVICE,
+            f"the circuit of {destination} is open: its dispatches are parked",
+            "look at what it answers; it is probed once a minute and closes by itself",
+        )
+    behind = [
+        each.partition
+        for each in partitions
+        if registry is not None and each.revision < registry.broadcast
+    ]
+    if behind:
+        named = ", ".join(str(partition) for partition in behind)
+        yield Finding(
+            Level.PROBLEM,
+            f"dispatch partitions {named} have not folded revision "
+            f"{registry.broadcast if registry else 0}",
+            "see that a role dispatch runs, and look for `stage_partition_halted` in its log",
+        )
+    for each in partitions:
+        late_ms = 0 if each.overdue_ms is None else checkup.at_ms - each.overdue_ms
+        if late_ms > OVERDUE_MS_MAX:
+            yield Finding(
+                Level.PROBLEM,
+                f"a timer of dispatch partition {each.partition} is {late_ms // 1000} s overdue",
+                "see that a role dispatch runs, and look for `stage_partition_halted` in its log",
+            )
+
+
+def _of_secrets(checkup: Checkup) -> Iterator[Finding]:
+    for path, problem in sorted(checkup.secrets.items()):
+        if problem is not None:
+            yield Finding(
+                Level.ADVICE,
+                f"webhooks at {path!r} cannot be checked from here: {problem}",
+                "put the secret into HARN_SECRETS_DIR where ingest runs; elsewhere it is not "
+                "needed",
+            )

@@ -1,0 +1,208 @@
+"""Look at a running application from outside: it reads, joins no group, and changes nothing.
+
+Source: DESIGN "Roles", "State".
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, NamedTuple, cast
+
+import confluent_kafka
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams import __version__
+from streams.audit.kafka_log import KafkaLog
+from streams.audit.table_rows import table_rows
+from streams.codec import Codec
+from streams.core.wire import RowCircuit, RowDispatch
+from streams.edge.applier import policy_of
+from streams.edge.checkup import Checkup, Dispatcher, Group, Registry
+from streams.edge.codecs import codec_of
+from streams.edge.ingest.webhooks.secrets import SecretFiles
+from streams.edge.ingest.webhooks.targets import targets_of
+from streams.edge.registry_view import RegistryView, read_registry
+from streams.errors import BrokerError
+from streams.kafka import make_admin
+from streams.provision import plan_topics
+from streams.settings import Settings
+from topology import TOPOLOGY, Stage
+from topology.edges import EDGES
+from topology.plan import ChangeKind
+
+__all__ = ["examine", "versions"]
+
+_REQUEST_S = 10.0
+_VITAL = (ChangeKind.REFUSED, ChangeKind.CREATE, ChangeKind.GROW)
+_DISPATCH = "dispatch"
+
+# In the role of which an edge runs, where that is not its own name.
+_ROLES = {"canceller": "registry"}
+
+
+class _Follower(NamedTuple):
+    """A group of ours, and a topic that it reads."""
+
+    group: str
+    role: str
+    topic: str
+
+
+def examine(settings: Settings) -> Checkup:
+    """Look at everything that a cluster can tell.
+
+    Raises: BrokerError when it does not answer; StageHalted where the registry's fold raises.
+    """
+    admin, codec = make_admin(settings), codec_of(settings)
+    brokers = _brokers(admin, settings)
+    changes = plan_topics(settings).changes
+    checkup = Checkup(
+        at_ms=time.time_ns() // 1_000_000,
+        versions=versions(),
+        bootstrap=settings.bootstrap or "",
+        brokers=brokers,
+        topics=tuple((str(change), change.kind in _VITAL) for change in changes),
+        policy=policy_of(settings),
+    )
+    if any(change.kind is ChangeKind.CREATE for change in changes):
+        return checkup  # what is missing cannot be read, and is the first thing to mend
+    view = read_registry(settings, codec)
+    with KafkaLog(settings) as log:
+        return _filled(checkup, settings, admin, codec, view, log)
+
+
+def _filled(
+    checkup: Checkup,
+    settings: Settings,
+    admin: AdminClient,
+    codec: Codec,
+    view: RegistryView,
+    log: KafkaLog,
+) -> Checkup:
+    followers = list(_followers())
+    described = _described(admin, sorted({each.group for each in followers}))
+    groups = tuple(_group(each, described[each.group], log) for each in followers)
+    return Checkup(
+        at_ms=checkup.at_ms,
+        versions=checkup.versions,
+        bootstrap=checkup.bootstrap,
+        brokers=checkup.brokers,
+        topics=checkup.topics,
+        policy=checkup.policy,
+        registry=Registry(
+            revision=view.revision,
+            broadcast=view.broadcast,
+            states=dict(sorted(Counter(row["state"] for row in view.rows).items())),
+            policy=view.policy,
+        ),
+        groups=groups,
+        dispatchers=tuple(_dispatchers(log, codec, TOPOLOGY.stage(_DISPATCH))),
+        secrets=_secrets(settings, view),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what runs here."""
+    return {
+        "harn-streams": __version__,
+        "python": platform.python_version(),
+        "faust-streaming": version("faust-streaming"),
+        "confluent-kafka": version("confluent-kafka"),
+        "librdkafka": f"{confluent_kafka.libversion()[0]}",
+    }
+
+
+def _brokers(admin: AdminClient, settings: Settings) -> tuple[str, ...]:
+    try:
+        cluster = admin.describe_cluster(request_timeout=_REQUEST_S).result(2 * _REQUEST_S)
+    except (KafkaException, TimeoutError) as error:
+        raise BrokerError(
+            f"Kafka at {settings.bootstrap} does not answer: {error}",
+            retryable=True,
+            remedy="check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up",
+        ) from error
+    nodes = sorted(cluster.nodes, key=lambda node: node.id)
+    return tuple(f"{node.id}={node.host}:{node.port}" for node in nodes)
+
+
+def _followers() -> Iterator[_Follower]:
+    for stage in TOPOLOGY.stages:
+        yield _Follower(stage.group, stage.role, stage.source)
+    for edge in EDGES:
+        for topic in edge.reads_in_group:
+            yield _Follower(edge.group, _ROLES.get(edge.name, edge.name), topic)
+
+
+def _described(admin: AdminClient, groups: Collection[str]) -> Mapping[str, tuple[str, int]]:
+    """Return state and number of members by group; a group that never was has none."""
+    found: dict[str, tuple[str, int]] = {}
+    asked = admin.describe_consumer_groups(list(groups), request_timeout=_REQUEST_S)
+    for group, future in asked.items():
+        try:
+            described = future.result(2 * _REQUEST_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                message = f"group {group} is not described: {error.args[0].str()}"
+                raise BrokerError(message, retryable=True) from error
+            found[group] = ("absent", 0)
+        except TimeoutError as error:
+            raise BrokerError(f"group {group} is not described", retryable=True) from error
+        else:
+            state = cast("ConsumerGroupState", described.state)
+            found[group] = (state.name.lower(), len(described.members))
+    return found
+
+
+def _group(follower: _Follower, described: tuple[str, int], log: KafkaLog) -> Group:
+    state, members = described
+    partitions = range(log.partitions(follower.topic))
+    committed = log.committed(follower.group, follower.topic, partitions)
+    spans = log.spans([(follower.topic, partition) for partition in partitions])
+    lags = {
+        partition: max(0, span.end - max(committed.get(partition, 0), span.start))
+        for (_, partition), span in spans.items()
+    }
+    return Group(
+        id=follower.group,
+        role=follower.role,
+        topic=follower.topic,
+        state=state,
+        members=members,
+        lags=lags,
+    )
+
+
+def _dispatchers(log: KafkaLog, codec: Codec, stage: Stage) -> Iterator[Dispatcher]:
+    rows: defaultdict[int, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    for partition, key, value in table_rows(log, codec, stage, "d:", "q:", "o:", "revision"):
+        rows[partition].append((key, value))
+    for partition in range(log.partitions(stage.source)):
+        yield _dispatcher(partition, rows[partition])
+
+
+def _dispatcher(partition: int, rows: Collection[tuple[str, dict[str, Any]]]) -> Dispatcher:
+    live = [cast("RowDispatch", value) for key, value in rows if key.startswith("d:")]
+    circuits = [cast("RowCircuit", value) for key, value in rows if key.startswith("o:")]
+    dues = [row["due_ms"] for row in live if row["due_ms"] is not None]
+    return Dispatcher(
+        partition=partition,
+        revision=max((value["revision"] for key, value in rows if key == "revision"), default=0),
+        statuses=dict(sorted(Counter(row["status"] for row in live).items())),
+        dead_letters=sum(key.startswith("q:") for key, _ in rows),
+        open_circuits=tuple(row["destination"] for row in circuits if row["episodes"]),
+        oldest_ms=min((row["accepted_at_ms"] for row in live), default=None),
+        overdue_ms=min(dues, default=None),
+    )
+
+
+def _secrets(settings: Settings, view: RegistryView) -> dict[str, str | None]:
+    """Say of each webhook path whether it could be checked here; nothing where no secrets are."""
+    if not settings.secrets_dir.is_dir():
+        return {}
+    targets = targets_of(view.rows, SecretFiles(settings.secrets_dir))
+    return {path: target.problem for path, target in sorted(targets.items())}

@@ -1,0 +1,151 @@
+"""What of a running application needs somebody."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streams.edge.checkup import (
+    LAG_RECORDS_MAX,
+    OVERDUE_MS_MAX,
+    Checkup,
+    Dispatcher,
+    Finding,
+    Group,
+    Level,
+    Registry,
+    diagnose,
+)
+from streams.testing import policy
+
+NOW_MS = 1_700_000_000_000
+DISPATCHER = Dispatcher(partition=0, revision=2, statuses={}, dead_letters=0)
+GROUP = Group(
+    id="harn.inbox",
+    role="inbox",
+    topic="trigger.inbox.envelopes",
+    state="stable",
+    members=1,
+    lags={0: 1, 1: 0},
+)
+WELL = Checkup(
+    at_ms=NOW_MS,
+    versions={"harn-streams": "0.1.0"},
+    bootstrap="kafka:9092",
+    brokers=("1=kafka:9092",),
+    topics=(),
+    policy=policy(),
+    registry=Registry(revision=2, broadcast=2, states={"active": 1}, policy=policy()),
+    groups=(GROUP,),
+    dispatchers=(DISPATCHER,),
+    secrets={"github": None},
+)
+
+
+def found(**changes: Any) -> list[Finding]:
+    return diagnose(replace(WELL, **changes))
+
+
+def dispatcher(**changes: Any) -> list[Finding]:
+    return found(dispatchers=(replace(DISPATCHER, **changes),))
+
+
+def test_an_application_that_is_well_needs_nobody() -> None:
+    assert diagnose(WELL) == []
+
+
+def test_a_topic_that_keeps_roles_from_starting_is_a_problem_and_drift_is_advice() -> None:
+    drift, missing = ("x: drifted", False), ("y: is missing", True)
+    findings = found(topics=(drift, missing))
+    assert [(each.level, each.what) for each in findings] == [
+        (Level.PROBLEM, "y: is missing"),
+        (Level.ADVICE, "x: drifted"),
+    ]
+
+
+def test_a_revision_that_is_not_broadcast_is_a_problem() -> None:
+    registry = replace(WELL.registry, revision=3)  # type: ignore[type-var]
+    [finding] = found(registry=registry)
+    assert finding.level is Level.PROBLEM
+    assert finding.what.startswith("revision 3 is published and not broadcast (the last one is 2)")
+
+
+def test_settings_that_differ_from_the_policy_in_force_are_named() -> None:
+    [finding] = found(policy=policy(lease_ms=30_000))
+    assert finding.level is Level.ADVICE
+    assert finding.what == "policy lease_ms is 15000 in force, and 30000 by the settings here"
+
+
+def test_without_any_manifest_policies_are_not_compared() -> None:
+    registry = Registry(revision=0, broadcast=0, states={}, policy=policy(lease_ms=1))
+    [finding] = found(registry=registry, dispatchers=())
+    assert finding.what.startswith("no manifest was ever applied")
+
+
+@pytest.mark.parametrize(
+    ("lags", "waiting"), [({0: 0}, ""), ({0: 3, 1: 4}, ", and 7 records wait")]
+)
+def test_a_role_that_nobody_runs_is_a_problem(lags: dict[int, int], waiting: str) -> None:
+    [finding] = found(groups=(replace(GROUP, members=0, lags=lags),))
+    assert finding == Finding(
+        Level.PROBLEM,
+        f"nobody runs role inbox (group harn.inbox has no member){waiting}",
+        "start one: `harn orchestrator serve --role inbox`",
+    )
+
+
+def test_a_role_is_late_from_the_bound_on_and_its_latest_partition_is_named() -> None:
+    assert found(groups=(replace(GROUP, lags={0: LAG_RECORDS_MAX - 1}),)) == []
+    [finding] = found(groups=(replace(GROUP, lags={0: 1, 1: LAG_RECORDS_MAX - 1}),))
+    assert finding.level is Level.PROBLEM
+    assert f"{LAG_RECORDS_MAX} records behind" in finding.what
+    assert finding.what.endswith(f"{LAG_RECORDS_MAX - 1} of them in partition 1")
+
+
+def test_dead_letters_and_open_circuits_are_advice() -> None:
+    two = (
+        replace(DISPATCHER, dead_letters=2, open_circuits=("local:lib::f",)),
+        replace(DISPATCHER, partition=1, dead_letters=1, open_circuits=("local:lib::f",)),
+    )
+    findings = found(dispatchers=two)
+    assert {each.level for each in findings} == {Level.ADVICE}
+    assert [each.what for each in findings] == [
+        "3 dead letters wait for somebody",
+        "the circuit of local:lib::f is open: its dispatches are parked",
+    ]
+
+
+def test_a_partition_that_has_not_folded_the_last_revision_is_named() -> None:
+    behind = replace(DISPATCHER, partition=3, revision=1)
+    [finding] = found(dispatchers=(DISPATCHER, behind))
+    assert finding.level is Level.PROBLEM
+    assert finding.what == "dispatch partitions 3 have not folded revision 2"
+
+
+def test_a_timer_is_overdue_once_its_owner_should_have_fired_it() -> None:
+    assert dispatcher(overdue_ms=NOW_MS - OVERDUE_MS_MAX) == []
+    assert dispatcher(overdue_ms=NOW_MS + 1) == []
+    [finding] = dispatcher(overdue_ms=NOW_MS - OVERDUE_MS_MAX - 1_000)
+    assert finding.level is Level.PROBLEM
+    assert finding.what == "a timer of dispatch partition 0 is 61 s overdue"
+
+
+def test_a_secret_that_is_missing_here_is_advice() -> None:
+    [finding] = found(secrets={"github": "x cannot be read"})
+    assert finding.level is Level.ADVICE
+    assert finding.what == "webhooks at 'github' cannot be checked from here: x cannot be read"
+
+
+def test_live_dispatches_are_told_apart_by_what_they_wait_for() -> None:
+    statuses = {
+        "invoked": 1,
+        "running": 2,
+        "evaluating": 4,
+        "waiting": 8,
+        "returned": 16,
+        "deferred": 32,
+        "gated": 64,
+        "parked": 128,
+    }
+    one = replace(DISPATCHER, statuses=statuses)
+    assert (one.in_flight, one.retries, one.gated) == (7, 56, 192)
