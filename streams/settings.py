@@ -221,6 +221,12 @@ class Settings:
         integer(1 * _SECOND_MS, _YEAR_MS),
         "How long a cancel request waits for a dispatch that has not come yet, ms.",
     )
+    action_graph: str = setting(
+        "HARN_ACTION_GRAPH",
+        "on",
+        choice("on", "off"),
+        "Whether each step of a dispatch is drawn into `observability.action_graph`.",
+    )
     invoker_max_outstanding: int = setting(
         "HARN_INVOKER_MAX_OUTSTANDING",
         64,

@@ -80,6 +80,7 @@ DISPATCH = Stage(
         "trigger.outbox",
         "trigger.dlq",
         "triggers.lifecycle",
+        "observability.action_graph",
         "triggers.registry",
         "trigger.dispatches",
     ),

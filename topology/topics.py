@@ -187,6 +187,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.OUTPUT,
         key="event id",
         doc="Nodes and edges of each event's work.",
+        kinds=(("action_graph_update", "action_graph_update"),),
     ),
     Topic(
         name="orchestrator.lifecycle",

@@ -12,19 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from streams.audit.log import LogReader, LogRecord
 from streams.codec import Codec, DecodeError
+from streams.core.dlq_words import home_of
 from streams.core.placement import partition_of
 from streams.core.record import Position
 
-__all__ = ["DispatchStory", "EventStory", "Happening", "explain"]
+__all__ = ["DispatchStory", "EventStory", "Graph", "Happening", "explain"]
 
 ENVELOPES = "trigger.inbox.envelopes"
 DISPATCHES = "trigger.dispatches"
 LIFECYCLE = "triggers.lifecycle"
 CANCELS = "trigger.cancel.requests"
+ACTION_GRAPH = "observability.action_graph"
 _KEYED_BY_EVENT = (LIFECYCLE, "trigger.attempts", "trigger.outbox", "trigger.dlq")
 _GATE_TOPICS = tuple(
     f"trigger.{gate}."
@@ -61,12 +63,29 @@ class DispatchStory:
 
 
 @dataclass(slots=True)
+class Graph:
+    """The action graph of an event: its nodes as they were drawn last, and its edges."""
+
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    edges: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def take(self, update: dict[str, Any]) -> None:
+        """Take one update; they come in the order in which they were made."""
+        drawn = update["observability"]
+        self.nodes.update({node["id"]: node for node in drawn["action_graph_nodes"]})
+        self.edges += [edge for edge in drawn["action_graph_edges"] if edge not in self.edges]
+
+
+@dataclass(slots=True)
 class EventStory:
     """What the log says of an event: its envelopes, what concerns it as a whole, its dispatches."""
 
     event_id: str
     envelopes: list[Happening] = field(default_factory=list[Happening])
     happenings: list[Happening] = field(default_factory=list[Happening])
+    replays: list[Happening] = field(default_factory=list[Happening])
+    """Envelopes of the events that replay this one."""
+    graph: Graph = field(default_factory=Graph)
     dispatches: dict[str, DispatchStory] = field(default_factory=dict[str, DispatchStory])
 
     @property
@@ -93,40 +112,62 @@ def explain(reader: LogReader, codec: Codec, event_id: str) -> EventStory:
     Cost:    one partition of each output topic, and both trigger mailboxes, are read.
     """
     story = EventStory(event_id)
-    for happening in _found(
-        reader, codec, ENVELOPES, range(reader.partitions(ENVELOPES)), event_id
-    ):
-        story.envelopes.append(happening)
-    for happening in _found(
-        reader, codec, DISPATCHES, range(reader.partitions(DISPATCHES)), event_id
-    ):
+    asked = _Asked(reader, codec, event_id)
+    for happening in asked.everywhere(ENVELOPES):
+        replay = happening.value["event"]["id"] != event_id
+        (story.replays if replay else story.envelopes).append(happening)
+    for happening in asked.everywhere(DISPATCHES):
         if happening.kind != "event_matched":
             continue  # a copy of a request, for example, which is told where it was made
         dispatch = story.dispatch(happening.value["dispatch_id"])
         dispatch.binding_key = happening.value["binding_key"]
         dispatch.happenings.append(happening)
-    for happening in _found(reader, codec, CANCELS, range(reader.partitions(CANCELS)), event_id):
+    for happening in asked.everywhere(CANCELS):
         story.of_binding(happening.value.get("binding_key", "")).append(happening)
     for topic in _KEYED_BY_EVENT:
-        count = reader.partitions(topic)
-        if count:
-            home = partition_of(event_id.encode(), count)
-            _enter(story, _found(reader, codec, topic, (home,), event_id))
+        _enter(story, asked.at_home(topic))
+    for happening in asked.at_home(ACTION_GRAPH):
+        story.graph.take(happening.value)
     for topic in sorted(reader.topic_names()):
         if topic.startswith(_GATE_TOPICS):
-            _enter(story, _found(reader, codec, topic, range(reader.partitions(topic)), event_id))
+            _enter(story, asked.everywhere(topic))
     for dispatch in story.dispatches.values():
         dispatch.happenings.sort(key=lambda happening: happening.at_ms)
     return story
 
 
+class _Asked(NamedTuple):
+    """The log, asked for one event."""
+
+    reader: LogReader
+    codec: Codec
+    event_id: str
+
+    def everywhere(self, topic: str) -> Iterator[Happening]:
+        """Yield what all partitions of a topic hold about the event."""
+        count = self.reader.partitions(topic)
+        return _found(self.reader, self.codec, topic, range(count), self.event_id)
+
+    def at_home(self, topic: str) -> Iterator[Happening]:
+        """Yield what the topic holds in the partition of the event's key."""
+        count = self.reader.partitions(topic)
+        home = (partition_of(self.event_id.encode(), count),) if count else ()
+        return _found(self.reader, self.codec, topic, home, self.event_id)
+
+
 def _enter(story: EventStory, happenings: Iterator[Happening]) -> None:
     for happening in happenings:
-        dispatch_id = happening.value.get("dispatch_id")
+        dispatch_id = happening.value.get("dispatch_id") or _dispatch_of(happening.value)
         if dispatch_id is None:
             story.happenings.append(happening)
         else:
             story.dispatch(dispatch_id).happenings.append(happening)
+
+
+def _dispatch_of(value: dict[str, Any]) -> str | None:
+    """Return the dispatch whose dead letter a record is about, or None."""
+    home = home_of(value.get("entry_id", ""))
+    return None if home is None else home.dispatch_id
 
 
 def _found(
@@ -152,8 +193,10 @@ def _happening(
     except DecodeError:
         return None
     event = value.get("event")
-    about = event.get("id") if isinstance(event, dict) else value.get("event_id")
-    if about != event_id:
+    about = {event.get("id") if isinstance(event, dict) else value.get("event_id")}
+    if place[0] == ENVELOPES:
+        about.add(value.get("replay_of_event_id"))
+    if event_id not in about:
         return None
     kind = next((text.decode() for name, text in record.headers if name == "kind"), "")
     return Happening(record.timestamp, Position(*place, record.offset), kind, value)

@@ -41,13 +41,37 @@ def print_story(console: Console, story: EventStory) -> None:
         event = happening.value["event"]
         tree.add(
             f"{rfc3339(happening.at_ms)} accepted {escape(event['provider'])} "
-            f"{escape(event['kind'])} [dim]{happening.position}[/]"
+            f"{escape(event['kind'])}{_replayed(happening.value)} [dim]{happening.position}[/]"
+        )
+    for happening in story.replays:
+        event = happening.value["event"]
+        tree.add(
+            f"{rfc3339(happening.at_ms)} replayed as {escape(event['id'])} "
+            f"[dim]{happening.position}[/]"
         )
     for happening in story.happenings:
         tree.add(_line(happening, happening.at_ms))
     for dispatch in story.dispatches.values():
         _add_dispatch(tree, dispatch)
+    if story.graph.edges:
+        _add_graph(tree, story)
     console.print(tree)
+
+
+def _add_graph(tree: Tree, story: EventStory) -> None:
+    """Add the edges of the action graph, each with how its end stands."""
+    branch = tree.add("[bold]action graph[/]")
+    for edge in story.graph.edges:
+        label = f" ({edge['label']})" if edge["label"] else ""
+        node = story.graph.nodes.get(edge["to_id"])
+        stands = "" if node is None else f" {node['status']}/{node['outcome']}"
+        line = f"{edge['from_id']} → {edge['to_id']} {edge['kind']}{label}"
+        branch.add(f"{escape(line)}[dim]{escape(stands)}[/]")
+
+
+def _replayed(envelope: dict[str, Any]) -> str:
+    original = envelope["replay_of_event_id"]
+    return "" if original is None else f", a replay of {escape(original)}"
 
 
 def _add_dispatch(tree: Tree, dispatch: DispatchStory) -> None:
@@ -74,7 +98,7 @@ def _detail(value: dict[str, Any]) -> str:
     names = (
         *("attempt", "outcome", "delay_ms", "reason", "final_error", "error_msg", "error"),
         *("result", "skip_stage", "detail", "gate", "predicate", "first_event_id"),
-        *("requested_by", "audit_id"),
+        *("requested_by", "audit_id", "status", "state", "replays", "replay_event_id"),
     )
     return " ".join(f"{name}={value[name]}" for name in names if value.get(name) is not None)
 
@@ -84,7 +108,15 @@ def as_json(story: EventStory) -> dict[str, Any]:
     return {
         "event_id": story.event_id,
         "envelopes": [_entry(happening) for happening in story.envelopes],
+        "replays": [
+            {"event_id": each.value["event"]["id"], "position": str(each.position)}
+            for each in story.replays
+        ],
         "happenings": [_entry(happening) for happening in story.happenings],
+        "action_graph": {
+            "nodes": list(story.graph.nodes.values()),
+            "edges": story.graph.edges,
+        },
         "dispatches": [
             {
                 "dispatch_id": dispatch.dispatch_id,

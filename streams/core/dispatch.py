@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streams.core import (
+    action_graph,
     binding_drain,
     breaker,
     budget,
@@ -64,4 +65,8 @@ def _on_record(state: State, record: Record, /) -> Answer:
     return handler(state, record)
 
 
-FOLD = Fold(on_record=_on_record, on_due=dispatch_due.on_due, build_index=build_index)
+FOLD = Fold(
+    on_record=action_graph.drawn(_on_record),
+    on_due=action_graph.drawn_due(dispatch_due.on_due),
+    build_index=build_index,
+)

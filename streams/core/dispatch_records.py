@@ -232,6 +232,7 @@ def predicate_evaluated(
         "event_id": row["event_id"],
         "dispatch_id": row["dispatch_id"],
         "trigger_id": row["trigger_id"],
+        "binding_key": row["binding_key"],
         "predicate": predicate,
         "result": verdict == "true",
         "reason": None if verdict in ("true", "false") else verdict,

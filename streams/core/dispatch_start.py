@@ -132,6 +132,7 @@ def _new_row(matched: EventMatched, record: Record) -> RowDispatch:
         "reserved_micros": 0,
         "deferrals": 0,
         "dlq_entry_id": matched["dlq_entry_id"],
+        "trace_id": event["trace_id"],
     }
 
 

@@ -22,6 +22,7 @@ POLICY_DEFAULT: Policy = {
     "lease_ms": 24_000,
     "cancel_ttl_ms": 86_400_000,
     "dlq_ttl_ms": 691_200_000,
+    "action_graph": True,
 }
 """In force until the first revision says otherwise."""
 

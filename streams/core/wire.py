@@ -68,6 +68,50 @@ QuarantineCode = Literal[
 SignatureState = Literal["unsigned", "verified", "failed"]
 
 
+class ActionGraphEdge(TypedDict):
+    """An edge of an event's action graph."""
+
+    from_id: str
+    to_id: str
+    kind: str
+    label: str | None
+
+
+class ActionGraphNode(TypedDict):
+    """A node of an event's action graph; a later one of the same id replaces it."""
+
+    id: str
+    label: str
+    kind: str
+    status: str
+    outcome: str
+    trace_id: str | None
+    stage_id: str | None
+    node_id: str | None
+    worker_id: str | None
+    run_id: str | None
+    run_path: str | None
+    metadata: Mapping[str, str]
+
+
+class ActionGraphObservability(TypedDict):
+    """Nodes and edges in the shared form."""
+
+    schema_version: int
+    action_graph_nodes: Sequence[ActionGraphNode]
+    action_graph_edges: Sequence[ActionGraphEdge]
+
+
+class ActionGraphUpdate(TypedDict):
+    """What one step of a dispatch adds to the action graph of its event."""
+
+    source: str
+    trace_id: str | None
+    event_id: str
+    observability: ActionGraphObservability
+    context: Mapping[str, str]
+
+
 class ApplyAnswered(TypedDict):
     """The registry's answer to an apply that published nothing."""
 
@@ -629,6 +673,7 @@ class LifecyclePredicateEvaluated(TypedDict):
     cached: bool
     on_budget_exhausted: str | None
     replay_of_event_id: str | None
+    binding_key: str
 
 
 class LifecycleRetryScheduled(TypedDict):
@@ -751,6 +796,7 @@ class Policy(TypedDict):
     lease_ms: int
     cancel_ttl_ms: int
     dlq_ttl_ms: int
+    action_graph: bool
 
 
 class QueueSeen(TypedDict):
@@ -925,6 +971,7 @@ class RowDispatch(TypedDict):
     reserved_micros: int
     deferrals: int
     dlq_entry_id: str | None
+    trace_id: str
 
 
 class RowDispatchBinding(TypedDict):

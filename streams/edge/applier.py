@@ -71,6 +71,7 @@ def policy_of(settings: Settings) -> Policy:
         "lease_ms": settings.lease_ms,
         "cancel_ttl_ms": settings.cancel_ttl_ms,
         # A dead letter is an entry for as long as the log keeps its body.
+        "action_graph": settings.action_graph == "on",
         "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
     }
 

@@ -141,6 +141,7 @@ def policy(
     lease_ms: int = 15_000,
     cancel_ttl_ms: int = 86_400_000,
     dlq_ttl_ms: int = 691_200_000,
+    action_graph: bool = True,
 ) -> Policy:
     """Return a policy; without arguments the one in force before the first revision."""
     return {
@@ -149,4 +150,5 @@ def policy(
         "lease_ms": lease_ms,
         "cancel_ttl_ms": cancel_ttl_ms,
         "dlq_ttl_ms": dlq_ttl_ms,
+        "action_graph": action_graph,
     }

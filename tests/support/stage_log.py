@@ -16,6 +16,7 @@ from topology import TOPOLOGY
 
 CODEC = Codec()
 START_MS = 1_700_000_000_000
+DRAWN = "action_graph_update"
 
 
 class Out(NamedTuple):
@@ -41,6 +42,8 @@ class StageLog:
         self.now_ms = START_MS
         self.records: list[LogRecord] = []
         self.steps: list[Step] = []
+        self.drawn: list[Out] = []
+        """What the last record added to action graphs: it repeats what the other outputs say."""
 
     def add(
         self,
@@ -50,7 +53,7 @@ class StageLog:
         key: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> list[Out]:
-        """Append one record, fold it and commit; return what came of it."""
+        """Append one record, fold it and commit; return what came of it but for `drawn`."""
         schema = self.stage.kinds[kind]
         extra = [(name, text.encode()) for name, text in (headers or {}).items()]
         return self.add_raw(
@@ -74,7 +77,9 @@ class StageLog:
         check_rows(self.memory, step)
         settle(self.memory, step)
         self.steps.append(step)
-        return decoded(step, self.stage.codec)
+        outputs = decoded(step, self.stage.codec)
+        self.drawn = [output for output in outputs if output.kind == DRAWN]
+        return [output for output in outputs if output.kind != DRAWN]
 
     def outputs_of(self, step: Step) -> list[Out]:
         """Return a step's outputs, decoded."""

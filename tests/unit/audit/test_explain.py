@@ -111,3 +111,40 @@ def test_a_cancel_is_told_once_where_it_belongs() -> None:
     out = StringIO()
     print_story(Console(file=out, width=200), story)
     assert "requested_by=ada" in out.getvalue()
+
+
+def test_replays_dead_letters_and_the_action_graph_belong_to_the_story() -> None:
+    driver = run()
+    [dead] = [
+        seen
+        for seen in driver.records("trigger.dlq", "dlq_moved")
+        if seen.value["event"]["id"] == "e1"
+    ]
+    entry_id = dead.value["entry_id"]
+    driver.emit(event("r1"), trigger_id="fails", replay_of_event_id="e1", dlq_entry_id=entry_id)
+    driver.finish()
+    story = explain(driver.kafka, Codec(), "e1")
+    assert [each.value["event"]["id"] for each in story.replays] == ["r1"]
+    fails = next(each for each in story.dispatches.values() if each.binding_key == "fails@v1")
+    changes = [each.value["status"] for each in fails.happenings if each.kind == "dlq_entry"]
+    assert changes == ["replay_started", "replay_dlq"]
+    assert story.graph.nodes["dispatch:works@v1:e1:2"]["status"] == "completed"
+    assert story.graph.nodes["dispatch:fails@v1:e1:2"]["status"] == "failed"
+    kinds = {(edge["from_id"], edge["kind"]) for edge in story.graph.edges}
+    assert ("trigger:e1", "trigger_dispatch") in kinds
+    assert ("dispatch:fails@v1:e1:2", "dlq_move") in kinds
+    replay = explain(driver.kafka, Codec(), "r1")
+    chain = ("trigger:e1", "trigger:r1", "replay_chain")
+    assert chain in {(edge["from_id"], edge["to_id"], edge["kind"]) for edge in replay.graph.edges}
+    out = StringIO()
+    console = Console(file=out, width=200)
+    print_story(console, story)
+    print_story(console, replay)
+    text = out.getvalue()
+    assert "replayed as r1" in text
+    assert "a replay of e1" in text
+    assert "status=replay_dlq" in text
+    assert "trigger:e1 → trigger:r1 replay_chain (replay chain)" in text
+    shown = as_json(story)
+    assert shown["replays"][0]["event_id"] == "r1"
+    assert shown["action_graph"]["edges"]
