@@ -26,6 +26,7 @@ from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
 from streams.cli.trigger_replay import replay
 from streams.core.manifest import Manifest
+from streams.core.webhook import path_of
 from streams.core.wire import Policy, RowRegisteredBinding
 from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
 from streams.edge.codecs import codec_of
@@ -154,6 +155,8 @@ def list_triggers(as_json: AsJson = False, state_dir: StateDir = None) -> None:
     for row in view.rows:
         binding = row["binding"]
         events = ", ".join(binding["events"]) or "every kind"
+        path = path_of(json.loads(binding["definition"]))
+        events += "" if path is None else f" at /webhooks/{path}"
         retry = f"{binding['retry']['backoff']} {binding['retry']['max_attempts']}"
         cells = (binding["binding_key"], row["state"], binding["provider"], events)
         cells = (*cells, binding["handler"], retry, binding["namespace"])

@@ -16,6 +16,7 @@ from streams.kafka import make_producer
 from streams.settings import Settings
 from streams.testing import binding, policy
 from tests.support.mock_cluster import mock_cluster
+from tests.support.webhooks import with_path
 
 CODEC = Codec()
 ENVELOPES = "trigger.inbox.envelopes"
@@ -35,7 +36,10 @@ def bootstrap() -> Iterator[str]:
                     "apply_id": "apply_1",
                     "namespace": "default",
                     "expected_revision": 0,
-                    "bindings": [binding("on-issue", events=["issues.opened"]), binding("on-push")],
+                    "bindings": [
+                        binding("on-issue", events=["issues.opened"]),
+                        with_path(binding("on-push"), "/hooks/push"),
+                    ],
                     "policy": policy(),
                     "applied_by": "test",
                 },
@@ -82,6 +86,7 @@ def test_list_shows_every_binding_version(bootstrap: str) -> None:
     assert text.splitlines()[0] == "revision 1 (broadcast 0)"
     assert "on-issue@v1" in text
     assert "issues.opened" in text
+    assert "every kind at /webhooks/hooks/push" in text
     listed = json.loads(output(bootstrap, "list", "--json"))
     assert [each["binding_key"] for each in listed["bindings"]] == ["on-issue@v1", "on-push@v1"]
     assert {each["state"] for each in listed["bindings"]} == {"active"}

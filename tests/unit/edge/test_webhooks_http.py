@@ -237,6 +237,19 @@ async def test_whatever_is_wrong_with_a_signature_the_answer_is_the_same(
     }
 
 
+async def test_a_flood_of_forgeries_is_no_flood_of_log_lines(
+    client: httpx.AsyncClient, ingest: Ingest, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "harn.ingest")
+    for _ in range(20):
+        await post(client, "hooks/github", BODY, github(secret=b"other"))
+    lines = [each.__dict__ for each in caplog.records if each.message == "webhook_refused"]
+    assert [(line["path"], line["reason"]) for line in lines] == [
+        ("hooks/github", "signature_mismatch")
+    ]
+    assert len(ingest.seen.refusals) == 20, "all of them are counted"
+
+
 async def test_a_body_is_not_read_before_its_signature_fits(client: httpx.AsyncClient) -> None:
     assert (await post(client, "hooks/github", b"{", github())).status_code == 401
     refused = await post(client, "hooks/github", b"{", github(b"{"))

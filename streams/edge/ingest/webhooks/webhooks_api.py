@@ -28,6 +28,7 @@ import msgspec
 from aiohttp import web
 
 from streams.core.record import Position
+from streams.core.webhook import WebhookRoute
 from streams.core.wire import TriggerEvent
 from streams.edge.ingest.answer import (
     RETRY_AFTER_S,
@@ -46,6 +47,7 @@ from streams.edge.ingest.events import normalize
 from streams.edge.ingest.origins import Origins
 from streams.edge.ingest.trace import Trace, begin_trace, continue_trace
 from streams.edge.ingest.webhooks.delivery import Arrived, Challenge, Delivered
+from streams.edge.ingest.webhooks.signing import Misfit
 from streams.edge.ingest.webhooks.targets import Target
 
 __all__ = ["HEADER_BYTES_MAX", "Paths", "WebhooksApi"]
@@ -56,6 +58,7 @@ HEADER_BYTES_MAX = 16_384
 """Of all headers of a delivery: they become part of its event."""
 
 _SHOWN_PATH_CHARS = 100
+_TELL_AGAIN_S = 10.0
 
 
 class Paths(Protocol):
@@ -98,6 +101,7 @@ class WebhooksApi:
         self._body_bytes_max = body_bytes_max
         self._observer = observer
         self._now_s = now_s
+        self._told_s: dict[tuple[str, Misfit], float] = {}
 
     async def post(self, request: web.Request) -> web.Response:
         """Answer one delivery; raises nothing that its sender caused."""
@@ -152,9 +156,17 @@ class WebhooksApi:
         misfit = target.scheme.misfit(arrived, target.keys, self._now_s())
         if misfit is not None:
             self._refused(route.provider, misfit)
-            extra = {"path": route.path, "provider": route.provider, "reason": str(misfit)}
-            _LOG.info("webhook_refused", extra=extra)
+            self._tell(route, misfit)
             raise Refused(401, ["the delivery is not signed with a secret of this path"])
+
+    def _tell(self, route: WebhookRoute, misfit: Misfit) -> None:
+        """Log a refusal, once in a while: anybody can cause them."""
+        now_s, last_s = time.monotonic(), self._told_s.get((route.path, misfit))
+        if last_s is not None and now_s - last_s < _TELL_AGAIN_S:
+            return
+        self._told_s[route.path, misfit] = now_s
+        extra = {"path": route.path, "provider": route.provider, "reason": str(misfit)}
+        _LOG.info("webhook_refused", extra=extra)
 
     async def _take(
         self, request: web.Request, arrived: Arrived, target: Target, began_s: float
