@@ -1052,11 +1052,11 @@ class RowSeen(TypedDict):
 
 
 class RowWindow(TypedDict):
-    """Dispatch: the last starts of a rate limit's or throttle's gate key."""
+    """The record RowWindow.
 
-    gate: str
-    binding_key: str
-    key: str
+    Dispatch: the last starts of a rate limit's or throttle's gate key, which the row's key names.
+    """
+
     starts: bytes
     planned: bytes
     expires_at_ms: int

@@ -228,7 +228,7 @@ def _meet_rate_limit(state: State, _slots: Slots, flow: Flow, row: RowDispatch) 
     if window.free_at(happened, limit) > state.now_ms:
         blocked = decision(row, key, "rate_limit_blocked", max_=limit.max)
         return Verdict(skip="rate_limited", outputs=(blocked,))
-    window.keep(state, key, limit, (*happened, state.now_ms), ())
+    window.keep(state, key, limit, window.with_start(happened, state.now_ms), window.NONE)
     return Verdict(row=row, outputs=(decision(row, key, "rate_limit_allowed", max_=limit.max),))
 
 
@@ -241,7 +241,7 @@ def _meet_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> 
     start_ms = max(state.now_ms, window.free_at(planned, limit))
     if start_ms <= state.now_ms and window.free_at(happened, limit) <= state.now_ms:
         return _start_throttled(state, limit, row)
-    window.keep(state, key, limit, happened, (*planned, start_ms))
+    window.keep(state, key, limit, happened, window.with_start(planned, start_ms))
     waits = decision(row, key, "throttle_wait", delay_ms=start_ms - state.now_ms)
     return _wait(slots, flow, row, "throttle", start_ms, (waits,))
 
@@ -266,8 +266,8 @@ def _start_throttled(
     key = gate_key(row, "throttle")
     happened, planned = window.starts_of(state, key)
     if not was_planned:
-        planned = (*planned, state.now_ms)
-    window.keep(state, key, limit, (*happened, state.now_ms), planned)
+        planned = window.with_start(planned, state.now_ms)
+    window.keep(state, key, limit, window.with_start(happened, state.now_ms), planned)
     return Verdict(row=row, outputs=(decision(row, key, "throttle_acquired", max_=limit.max),))
 
 

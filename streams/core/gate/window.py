@@ -1,21 +1,27 @@
 """Sliding windows: when the last `max` events of a gate key started, packed into one row.
 
 A window is full at `now` when its `max`th last start lies less than `period_ms` back.  Starts are
-kept as 8 bytes each, oldest first, never more than `max` of them.
+kept as 6 bytes each, oldest first, never more than `max` of them; they are never unpacked, so that
+a start costs the same in a window of ten and in one of ten thousand, but for copying its bytes.
 
 Source: SEMANTICS 3.4, 3.5.
 """
 
 from __future__ import annotations
 
-import struct
+from typing import Final
 
 from streams.core.flow import Window
 from streams.core.gate.slots import GateKey
 from streams.core.state import State
 from streams.core.wire import RowWindow
 
-Starts = tuple[int, ...]
+_BYTES: Final = 6
+
+Starts = bytes
+"""Times in ms since epoch, 6 bytes each, big-endian, oldest first."""
+
+NONE: Final[Starts] = b""
 
 
 def row_key(key: GateKey, /) -> str:
@@ -27,34 +33,30 @@ def row_key(key: GateKey, /) -> str:
 def starts_of(state: State, key: GateKey, /) -> tuple[Starts, Starts]:
     """Starts that happened and starts that are planned, oldest first."""
     row: RowWindow | None = state.rows.get(row_key(key))
-    if row is None:
-        return (), ()
-    return _unpack(row["starts"]), _unpack(row["planned"])
+    return (NONE, NONE) if row is None else (row["starts"], row["planned"])
+
+
+def with_start(starts: Starts, at_ms: int, /) -> Starts:
+    """Return the starts and one after them."""
+    return starts + at_ms.to_bytes(_BYTES)
 
 
 def keep(state: State, key: GateKey, window: Window, happened: Starts, planned: Starts, /) -> None:
     """Store a window; it is forgotten once its last start lies a period back."""
-    last = max((*happened[-1:], *planned[-1:]))
-    gate, binding_key, value = key
+    kept = window.max * _BYTES
     row: RowWindow = {
-        "gate": gate,
-        "binding_key": binding_key,
-        "key": value,
-        "starts": _pack(happened[-window.max :]),
-        "planned": _pack(planned[-window.max :]),
-        "expires_at_ms": last + window.period_ms,
+        "starts": happened[-kept:],
+        "planned": planned[-kept:],
+        "expires_at_ms": max(_last(happened), _last(planned)) + window.period_ms,
     }
     state.rows.put(row_key(key), row)
 
 
 def free_at(starts: Starts, window: Window, /) -> int:
     """When the window lets another start in; 0 when it never was full."""
-    return starts[-window.max] + window.period_ms if len(starts) >= window.max else 0
+    at = len(starts) - window.max * _BYTES
+    return int.from_bytes(starts[at : at + _BYTES]) + window.period_ms if at >= 0 else 0
 
 
-def _pack(starts: Starts) -> bytes:
-    return struct.pack(f">{len(starts)}q", *starts)
-
-
-def _unpack(packed: bytes) -> Starts:
-    return struct.unpack(f">{len(packed) // 8}q", packed)
+def _last(starts: Starts) -> int:
+    return int.from_bytes(starts[-_BYTES:])
