@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from streams.observe.children import Children
+
 _SECONDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -11,6 +13,7 @@ class IngestMetrics:
     """Observes the event API and webhooks."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._children = Children()
         self._requests = Counter(
             "harn_ingest_requests", "Requests answered, by status.", ["status"], registry=registry
         )
@@ -48,15 +51,15 @@ class IngestMetrics:
     def answered(self, status: int, events: int, seconds: float) -> None:
         """A request with so many events was answered."""
         label = str(status)
-        self._requests.labels(label).inc()
-        self._events.labels(label).inc(events)
+        self._children.of(self._requests, label).inc()
+        self._children.of(self._events, label).inc(events)
         self._seconds.observe(seconds)
 
     def webhook_refused(self, provider: str, reason: str) -> None:
         """A delivery was refused."""
-        self._refused.labels(provider, reason).inc()
+        self._children.of(self._refused, provider, reason).inc()
 
     def webhook_taken(self, provider: str, normalized_s: float, appended_s: float) -> None:
         """A delivery became an event, and was in the log, so long after it came."""
-        self._normalized.labels(provider).observe(normalized_s)
-        self._appended.labels(provider).observe(appended_s)
+        self._children.of(self._normalized, provider).observe(normalized_s)
+        self._children.of(self._appended, provider).observe(appended_s)

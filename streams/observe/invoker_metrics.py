@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streams.observe.children import Children
 from streams.observe.trigger_metrics import TriggerLabels
 
 _SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -26,6 +27,7 @@ class InvokerMetrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._children = Children()
         self._label = TriggerLabels()
         self._in_flight = Gauge(
             "harn_trigger_inflight",
@@ -72,17 +74,17 @@ class InvokerMetrics:
     def started(self, trigger_id: str, waited_ms: int) -> None:
         """A handler starts, so long after its event was accepted."""
         label = self._label(trigger_id)
-        self._waited.labels(label).observe(waited_ms / 1000)
-        self._in_flight.labels(label).inc()
+        self._children.of(self._waited, label).observe(waited_ms / 1000)
+        self._children.of(self._in_flight, label).inc()
 
     def finished(self, trigger_id: str, outcome: str, seconds: float | None) -> None:
         """An invocation ended, so long after its handler started; None when none had."""
-        self._finished.labels(outcome).inc()
+        self._children.of(self._finished, outcome).inc()
         if seconds is not None:
             self._seconds.observe(seconds)
             label = self._label(trigger_id)
-            self._in_flight.labels(label).dec()
-            self._runtime.labels(label, outcome).observe(seconds)
+            self._children.of(self._in_flight, label).dec()
+            self._children.of(self._runtime, label, outcome).observe(seconds)
 
     def outstanding(self, count: int) -> None:
         """So many handlers run now."""

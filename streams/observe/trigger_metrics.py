@@ -16,7 +16,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streams.core.provider_catalog import PROVIDERS
 from streams.core.record import Output
+from streams.observe.children import Children
 
 __all__ = ["OBSERVED", "OTHER", "TRIGGERS_MAX", "TriggerLabels", "TriggerMetrics"]
 
@@ -96,6 +98,8 @@ class TriggerMetrics:
         self._counts: dict[tuple[str, str], _Count] = {
             observed: getattr(self, name) for observed, name in _NOTES.items()
         }
+        self._children = Children()
+        self._tally: dict[tuple[Any, ...], float] = {}
         self._label = TriggerLabels()
         self._received = counter(
             "received", "Events matched with a trigger.", "trigger_id", "provider"
@@ -161,36 +165,48 @@ class TriggerMetrics:
         for topic, kind, _, value, *_ in notes:
             if value is not None:  # a tombstone says nothing
                 self._counts[topic, kind](value, now_ms)
+        # A batch is many events of few triggers: a time series is touched once for all of them.
+        for (counter, *labels), count in self._tally.items():
+            self._children.of(counter, *labels).inc(count)
+        self._tally.clear()
+
+    def _count(self, counter: Counter, *labels: str, by: float = 1) -> None:
+        key = (counter, *labels)
+        self._tally[key] = self._tally.get(key, 0) + by
+
+    def _observe(self, histogram: Histogram, trigger_id: str, value: float) -> None:
+        self._children.of(histogram, trigger_id).observe(value)
 
     def _on_matched(self, value: Mapping[str, Any], _now_ms: int) -> None:
-        self._received.labels(self._label(value["trigger_id"]), value["event"]["provider"]).inc()
+        self._count(self._received, self._label(value["trigger_id"]), value["event"]["provider"])
 
     def _on_deduplicated(self, _value: Mapping[str, Any], _now_ms: int) -> None:
-        self._deduped.labels("", "inbox_duplicate").inc()  # dropped before it meets a trigger
+        self._count(self._deduped, "", "inbox_duplicate")  # dropped before it meets a trigger
 
     def _on_filtered(self, value: Mapping[str, Any], _now_ms: int) -> None:
-        self._filtered.labels(self._label(value["trigger_id"])).inc()
+        self._count(self._filtered, self._label(value["trigger_id"]))
 
     def _on_unmatched(self, value: Mapping[str, Any], _now_ms: int) -> None:
-        self._unmatched.labels(value["provider"]).inc()
+        provider = value["provider"]
+        self._count(self._unmatched, provider if provider in PROVIDERS else OTHER)
 
     def _on_invoke(self, value: Mapping[str, Any], now_ms: int) -> None:
         if (value["attempt"], value["fence"], value["purpose"]) == (1, 1, "handler"):
             age_s = max(0, now_ms - value["accepted_at_ms"]) / 1_000
-            self._admitted.labels(self._label(value["trigger_id"])).observe(age_s)
+            self._observe(self._admitted, self._label(value["trigger_id"]), age_s)
 
     def _on_evaluated(self, value: Mapping[str, Any], _now_ms: int) -> None:
         trigger_id = self._label(value["trigger_id"])
         result = "true" if value["result"] else "false"
-        self._evaluations.labels(trigger_id, "failed" if value["reason"] else result).inc()
+        self._count(self._evaluations, trigger_id, "failed" if value["reason"] else result)
         if value["cost_usd_micros"]:
-            self._cost.labels(trigger_id).inc(value["cost_usd_micros"] / 1_000_000)
+            self._count(self._cost, trigger_id, by=value["cost_usd_micros"] / 1_000_000)
 
     def _on_exhausted(self, value: Mapping[str, Any], _now_ms: int) -> None:
-        self._exhausted.labels(self._label(value["trigger_id"]), value["strategy"]).inc()
+        self._count(self._exhausted, self._label(value["trigger_id"]), value["strategy"])
 
     def _on_parked(self, value: Mapping[str, Any], _now_ms: int) -> None:
-        self._parked.labels(self._label(value["trigger_id"])).inc()
+        self._count(self._parked, self._label(value["trigger_id"]))
 
     def _on_succeeded(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._ended(value, value["handler_kind"], "succeeded")
@@ -200,9 +216,9 @@ class TriggerMetrics:
         detail: Mapping[str, Any] = json.loads(value["detail"])
         reason = str(detail.get("flow_control", value["skip_stage"]))
         trigger_id = self._label(value["trigger_id"])
-        self._skipped.labels(trigger_id, reason).inc()
+        self._count(self._skipped, trigger_id, reason)
         if value["skip_stage"] == "dedupe":
-            self._deduped.labels(trigger_id, "dedupe_key").inc()
+            self._count(self._deduped, trigger_id, "dedupe_key")
 
     def _on_cancelled(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._ended(value, value["handler_kind"], "cancelled")
@@ -210,20 +226,20 @@ class TriggerMetrics:
     def _on_retry(self, value: Mapping[str, Any], _now_ms: int) -> None:
         trigger_id, attempt = self._label(value["trigger_id"]), value["attempt"]
         told = str(attempt) if attempt <= _ATTEMPTS_TOLD else f"over {_ATTEMPTS_TOLD}"
-        self._retries.labels(trigger_id, told).inc()
-        self._delays.labels(trigger_id).observe(value["delay_ms"] / 1_000)
+        self._count(self._retries, trigger_id, told)
+        self._observe(self._delays, trigger_id, value["delay_ms"] / 1_000)
 
     def _on_dead_lettered(self, value: Mapping[str, Any], now_ms: int) -> None:
         self._ended(value, "", "dlq")
         trigger_id = self._label(value["trigger_id"])
-        self._dead.labels(trigger_id, value["reason"]).inc()
+        self._count(self._dead, trigger_id, value["reason"])
         received_ms = _epoch_ms(value["event"]["received_at"])
         if received_ms is not None:
-            self._undelivered.labels(trigger_id).observe(max(0, now_ms - received_ms) / 1_000)
+            self._observe(self._undelivered, trigger_id, max(0, now_ms - received_ms) / 1_000)
 
     def _ended(self, value: Mapping[str, Any], handler_kind: str, outcome: str) -> None:
         labels = (self._label(value["trigger_id"]), handler_kind, outcome)
-        self._dispatched.labels(*labels).inc()
+        self._count(self._dispatched, *labels)
 
 
 def _epoch_ms(moment: str) -> int | None:

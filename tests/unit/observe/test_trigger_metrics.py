@@ -55,10 +55,13 @@ def test_what_the_inbox_does_with_events_is_counted() -> None:
         seen.add("event_ingested", envelope(event(f"e{number}", dedupe_key="same")))
     seen.add("event_ingested", envelope(event("e4", kind="push")))
     seen.add("event_ingested", envelope(event("e5", provider="slack")))
+    for provider in ("made-up", "invented"):
+        seen.add("event_ingested", envelope(event(provider, provider=provider)))
     assert seen.value("received_total", trigger_id="a", provider="github") == 2
     assert seen.value("received_total", trigger_id="b", provider="github") == 1
     assert seen.value("deduped_total", trigger_id="", reason="inbox_duplicate") == 2
     assert seen.value("unmatched_total", provider="slack") == 1
+    assert seen.value("unmatched_total", provider=OTHER) == 2, "senders make no time series"
 
 
 def test_a_dispatch_is_counted_by_its_end_and_by_its_retries() -> None:
