@@ -14,6 +14,7 @@ from streams.observe import logs
 from streams.provision import provision_topics
 from streams.roles import Role
 from streams.settings import Settings
+from streams.triggers import register_declared
 
 _log = logs.logger(__name__)
 
@@ -58,7 +59,10 @@ async def _serve(plan: Plan, *, apply: bool) -> None:
 
 
 async def _apply(settings: Settings, manifest: Path) -> None:
-    """Make the manifest the truth of its namespace; a refusal is logged, the roles go on."""
+    """Make the manifest the truth of its namespace, and register what its exports are marked with.
+
+    A refusal is logged, the roles go on.
+    """
     try:
         result = await asyncio.to_thread(
             apply_manifest, settings, load_manifest(manifest), policy=policy_of(settings)
@@ -70,6 +74,15 @@ async def _apply(settings: Settings, manifest: Path) -> None:
         "manifest_applied",
         extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision},
     )
+    try:
+        registered = await asyncio.to_thread(register_declared, settings, manifest)
+    except Exception as error:  # noqa: BLE001 - as above
+        extra = {"manifest": str(manifest), "reason": str(error)}
+        _log.error("triggers_not_registered", extra=extra)
+        return
+    for each in registered:
+        extra = {"binding_key": each.binding_key, "is_new": each.is_new}
+        _log.info("trigger_registered", extra=extra)
 
 
 def _manifest_path(manifest: Path | None, roles: Sequence[Role]) -> Path | None:

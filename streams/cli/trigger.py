@@ -24,6 +24,7 @@ from streams.cli.trigger_dlq import app as dlq
 from streams.cli.trigger_emit import TENANT_SCOPE, ChannelOptions, emit_events
 from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
+from streams.cli.trigger_register import drain, register
 from streams.cli.trigger_replay import replay
 from streams.core.manifest import Manifest
 from streams.core.webhook import path_of
@@ -40,6 +41,8 @@ app = typer.Typer(help="Apply bindings and send events.", no_args_is_help=True)
 
 app.command()(cancel)
 app.command()(replay)
+app.command()(register)
+app.command()(drain)
 app.add_typer(dlq, name="dlq")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -217,6 +220,7 @@ def _view(state_dir: Path | None) -> RegistryView:
 def _shown(row: RowRegisteredBinding) -> dict[str, Any]:
     definition = json.loads(row["binding"]["definition"])
     shown: dict[str, Any] = {**row["binding"], "definition": definition, "state": row["state"]}
+    shown["source"] = row["source"]
     return {**shown, "revision": row["revision"], "ended": row["ended"]}
 
 

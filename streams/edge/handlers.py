@@ -32,9 +32,12 @@ from streams.handler_api import Executor, Handler, Place
 from streams.observe import logs
 from streams.schedules import CALENDAR
 
-__all__ = ["MANIFEST_NAME", "Handlers", "load_manifest"]
+__all__ = ["MANIFEST_NAME", "Handlers", "load_manifest", "read_manifest"]
 
 _LOG = logs.logger(__name__)
+
+# References that no export has; asked for by every attempt of a trigger that names one.
+_UNKNOWN_MAX = 1_000
 
 MANIFEST_NAME = "harn.toml"
 """The file that a folder's manifest is in."""
@@ -46,8 +49,18 @@ def load_manifest(path: Path) -> Manifest:
     Raises ManifestError that lists every problem; handlers are not loaded (`Handlers.load`).
     """
     path = path / MANIFEST_NAME if path.is_dir() else path
+    found = parse_manifest(read_manifest(path), str(path), EXPRESSIONS, CALENDAR)
+    if not isinstance(found, Manifest):
+        raise ManifestError(found)
+    for warning in found.warnings:
+        _LOG.warning("manifest_deprecated", extra={"reason": warning})
+    return found
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read a manifest's TOML.  Raises ManifestError when there is none that can be read."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ManifestError(f"{path}: there is no such file, expected a manifest") from error
     except OSError as error:
@@ -56,42 +69,48 @@ def load_manifest(path: Path) -> Manifest:
         raise ManifestError(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ManifestError(f"{path}: is not TOML: {error}") from error
-    found = parse_manifest(document, str(path), EXPRESSIONS, CALENDAR)
-    if not isinstance(found, Manifest):
-        raise ManifestError(found)
-    for warning in found.warnings:
-        _LOG.warning("manifest_deprecated", extra={"reason": warning})
-    return found
 
 
 class Handlers:
     """The handlers and predicates of one manifest, by reference.
 
     Args:    placed: by trigger and reference, those whose binding says where they run.
+             exported: modules by the name of their export, for triggers that no manifest holds.
     """
 
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         placed: Mapping[tuple[str, str], Handler] | None = None,
+        exported: Mapping[str, ModuleType] | None = None,
     ) -> None:
         self._handlers = dict(handlers)
         self._placed = dict(placed or {})
+        self._exported = dict(exported or {})
+        self._unknown: set[str] = set()
 
     @classmethod
-    def load(cls, manifest: Manifest, base_dir: Path | None = None) -> Handlers:
-        """Import what the manifest's handlers need and find each of them.
+    def load(
+        cls, manifest: Manifest, base_dir: Path | None = None, *, whole: bool = False
+    ) -> Handlers:
+        """Import what the manifest exports and find each handler of its triggers.
 
         Args:    base_dir: where exported files are; by default the manifest's own folder.
+                 whole: an export that no trigger needs and that cannot be imported is a problem as
+                 well; otherwise it is logged.
         Raises:  ManifestError that lists every module and handler that cannot be used.
         """
         base_dir = (Path(manifest.file).parent if base_dir is None else base_dir).resolve()
         loader = _Loader(manifest, base_dir)
         for index, binding in enumerate(manifest.bindings, start=1):
             loader.load(binding, f"[[triggers]] {index} ({binding['trigger_id']})")
-        if loader.problems:
+        needed = len(loader.problems)
+        exported = loader.exported()
+        for problem in () if whole else loader.problems[needed:]:
+            _LOG.warning("export_not_loaded", extra={"reason": problem})
+        if loader.problems[: None if whole else needed]:
             raise ManifestError(loader.problems)
-        return cls(loader.found, loader.placed)
+        return cls(loader.found, loader.placed, exported)
 
     @classmethod
     def of(cls, functions: Mapping[str, Callable[..., Any]]) -> Handlers:
@@ -103,7 +122,27 @@ class Handlers:
 
     def resolve(self, reference: str, trigger_id: str = "", /) -> Handler | None:
         """Return the handler that a binding names, or None when this manifest has no such one."""
-        return self._placed.get((trigger_id, reference)) or self._handlers.get(reference)
+        found = self._placed.get((trigger_id, reference)) or self._handlers.get(reference)
+        return self._of_export(reference) if found is None else found
+
+    @property
+    def exported(self) -> Mapping[str, ModuleType]:
+        """Return the modules that could be imported, by the name of their export."""
+        return self._exported
+
+    def _of_export(self, reference: str) -> Handler | None:
+        """Find what a trigger names that was registered by itself; nothing is imported here."""
+        if reference in self._unknown:
+            return None
+        try:
+            uri = parse_handler(reference)
+            handler = handler_of(getattr(self._exported[uri.module], uri.function))
+        except (ValueError, KeyError, AttributeError):
+            if len(self._unknown) < _UNKNOWN_MAX:
+                self._unknown.add(reference)
+            return None
+        self._handlers[reference] = handler
+        return handler
 
     def __len__(self) -> int:
         return len(self._handlers)
@@ -119,6 +158,16 @@ class _Loader:
         self._manifest = manifest
         self._base_dir = base_dir
         self._modules: dict[str, ModuleType | None] = {}
+
+    def exported(self) -> dict[str, ModuleType]:
+        """Import the other exports as well, and return all that could be imported."""
+        for name, target in self._manifest.exports.items():
+            if name in self._modules:
+                continue
+            if target.endswith(".py") and not (self._base_dir / target).is_file():
+                continue
+            self._module(name)
+        return {name: module for name, module in self._modules.items() if module is not None}
 
     def load(self, binding: BindingDefinition, needed_by: str) -> None:
         """Find what a binding names; a module that cannot be imported is told once."""

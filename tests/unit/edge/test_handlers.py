@@ -126,10 +126,42 @@ def test_two_manifests_in_one_process_keep_their_own_lib(tmp_path: Path) -> None
 
 
 def test_an_unknown_reference_resolves_to_nothing(tmp_path: Path) -> None:
-    folder = write(tmp_path, ["fn"], lib="def fn(event): ...\ndef other(event): ...")
+    folder = write(tmp_path, ["fn"], lib="def fn(event): ...\ndef bad(): ...\nconstant = 1")
     handlers = load(folder)
-    assert handlers.resolve("other") is None, "only what a trigger names is a handler"
+    for reference in ("other", "nope::fn", "bad", "constant", "a b", ""):
+        assert handlers.resolve(reference) is None, reference
     assert len(handlers) == 1
+
+
+def test_a_function_of_an_export_is_found_for_triggers_that_no_manifest_holds(
+    tmp_path: Path,
+) -> None:
+    folder = write(
+        tmp_path,
+        ["fn"],
+        'more = "more.py"',
+        lib="def fn(event): ...\ndef other(event): return 1",
+        more="async def third(event): return 2",
+    )
+    handlers = load(folder)
+    other, third = handlers.resolve("other"), handlers.resolve("more::third")
+    assert other is not None
+    assert third is not None
+    assert (other.is_async, third.is_async) == (False, True)
+    assert handlers.resolve("other") is other
+
+
+def test_an_export_that_no_trigger_needs_keeps_nobody_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(
+        tmp_path, ["fn"], 'broken = "broken.py"', lib="def fn(event): ...", broken="1 / 0"
+    )
+    assert load(folder).resolve("fn") is not None
+    [line] = [record for record in caplog.records if record.message == "export_not_loaded"]
+    assert "ZeroDivisionError" in line.__dict__["reason"]
+    with pytest.raises(ManifestError, match="ZeroDivisionError"):
+        Handlers.load(load_manifest(folder), whole=True)
 
 
 # ---------------------------------------------------------------------- the form of a handler
