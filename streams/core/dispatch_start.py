@@ -15,7 +15,6 @@ from streams.core.dispatch_moves import (
     dispatch_of,
     end_cancelled,
     event_key,
-    event_of,
     row_key,
     skip,
 )
@@ -29,7 +28,7 @@ from streams.core.event_json import batch_bytes
 from streams.core.flow import Flow
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, State
-from streams.core.wire import EventMatched, RowDispatch, RowEvent
+from streams.core.wire import EventMatched, RowDispatch, RowEvent, TriggerEvent
 
 
 def on_event_matched(state: State, record: Record, /) -> Answer:
@@ -66,24 +65,28 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
         return dead_letter(state, row, error, "unknown", "expression_failed")
     flow = index.flow(matched["binding_key"])
     if claims.KEY in matched["keys"]:
-        return _first_only(state, row, flow, matched["keys"][claims.KEY])
-    return _before_gates(state, row, flow)
+        return _first_only(state, row, flow, event, matched["keys"][claims.KEY])
+    return _before_gates(state, row, flow, event)
 
 
-def _first_only(state: State, row: RowDispatch, flow: Flow, value: str) -> Iterable[Output]:
+def _first_only(
+    state: State, row: RowDispatch, flow: Flow, event: TriggerEvent, value: str
+) -> Iterable[Output]:
     """Let a dispatch go on if no earlier one has its value of `dedupe_key`."""
     first = claims.holder(state, row, value)
     if first is not None:
         detail = {"dedupe_key": value, "first_event_id": first["event_id"]}
         return skip(state, row, "dedupe", detail)
     claimed = claims.claim(state, row, value, flow.retention_ms)
-    return (*claimed, *_before_gates(state, row, flow))
+    return (*claimed, *_before_gates(state, row, flow, event))
 
 
-def _before_gates(state: State, row: RowDispatch, flow: Flow) -> Iterable[Output]:
+def _before_gates(
+    state: State, row: RowDispatch, flow: Flow, event: TriggerEvent
+) -> Iterable[Output]:
     """Ask predicate and budget, and take a dispatch to its gates."""
     index: DispatchIndex = state.index
-    dispatch, event = dispatch_of(state, row), event_of(state, row)
+    dispatch = dispatch_of(state, row)
     evaluated: tuple[Output, ...] = ()
     if flow.when is not None:
         verdict = row["keys"].get("when", "false")
@@ -91,14 +94,14 @@ def _before_gates(state: State, row: RowDispatch, flow: Flow) -> Iterable[Output
         if verdict != "true":
             detail = {"predicate": flow.when, "reason": verdict}
             return (*evaluated, *skip(state, row, "predicate", detail))
-    asks = flow.function is not None or flow.spend is not None
-    if not flow.declared and not asks and not index.circuits and flow.queue is None:
+    if flow.direct and not index.circuits:
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)
     size = batch_bytes(event) if flow.batch is not None else 0
     row = {**row, "rank": flow.rank(row["keys"]), "body_bytes": size}
-    further = dispatch_predicate.begin(state, row) if asks else advance(state, row, None)
-    return (*evaluated, *further)
+    if flow.function is not None or flow.spend is not None:
+        return (*evaluated, *dispatch_predicate.begin(state, row))
+    return (*evaluated, *advance(state, row, None))
 
 
 def _new_row(matched: EventMatched, record: Record) -> RowDispatch:

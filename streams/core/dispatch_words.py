@@ -155,7 +155,9 @@ def _completed(state: State, row: RowDispatch, word: InvocationCompleted) -> Ite
     dispatch = dispatch_of(state, row)
     finished = attempt_finished(dispatch, entry)
     if word["outcome"] == "success":
-        works = circuit.succeeded(state, destination_of(dispatch.binding))
+        works: Iterable[Output] = ()
+        if state.index.circuits:
+            works = circuit.succeeded(state, destination_of(dispatch.binding))
         sent = emission.emitted(state, row, word["emissions"])
         return (finished, *works, *sent, *succeed(state, row, word["result"]))
     error = entry["error"] or word["outcome"]

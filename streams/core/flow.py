@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from streams.core.spend import Spend, spend_of
@@ -99,16 +99,21 @@ class Flow:
     circuit: str = "park"
     circuit_max_park_ms: int = CIRCUIT_MAX_PARK_MS_DEFAULT
 
-    @property
-    def declared(self) -> tuple[str, ...]:
-        """The gates that are declared, in order."""
-        return tuple(gate for gate in GATES if getattr(self, gate) is not None)
+    declared: tuple[str, ...] = field(init=False)
+    """The gates that are declared, in order."""
+    slots: tuple[str, ...] = field(init=False)
+    """Those of them whose slot a dispatch holds, in order."""
+    direct: bool = field(init=False)
+    """Whether nothing stands between a match and its handler but a circuit."""
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """The declared gates whose slot a dispatch holds, in order."""
-        found = (("singleton", self.singleton), ("concurrency", self.concurrency))
-        return tuple(gate for gate, declared in found if declared is not None)
+    def __post_init__(self) -> None:
+        """Derive what is asked for at every event."""
+        declared = tuple(gate for gate in GATES if getattr(self, gate) is not None)
+        slots = tuple(gate for gate in declared if gate in ("singleton", "concurrency"))
+        asks = self.function is not None or self.spend is not None
+        object.__setattr__(self, "declared", declared)
+        object.__setattr__(self, "slots", slots)
+        object.__setattr__(self, "direct", not declared and not asks and self.queue is None)
 
     def rank(self, keys: Mapping[str, str]) -> int:
         """Place of a dispatch among the waiters of its concurrency gate: the lower goes first."""
