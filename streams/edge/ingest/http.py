@@ -74,7 +74,7 @@ class IngestService:
         self._broker = _BrokerWatch(settings)
         self._stopping = False
         self.door = Door(in_flight_max=in_flight_max, observer=observer)
-        self._routes = WebhookRoutes(settings, codec)
+        self._routes = WebhookRoutes(settings, codec, self._fail)
         envelopes, limit = Envelopes(publisher, codec), settings.http_max_body_bytes
         origins = Origins((settings.http_allowed_origins or "").split(","))
         events = EventsApi(envelopes, self.door, origins, body_bytes_max=limit)
@@ -117,6 +117,10 @@ class IngestService:
         self._stopping = True
         await self._listener.stop()
         await self._routes.stop()
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failed.done() and not self._stopping:
+            self.failed.set_exception(error)
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return json_response(200, {"status": "ok"})

@@ -1,5 +1,6 @@
 """Webhooks over HTTP, into a log: who is believed, what is answered, what becomes of it."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -14,6 +15,7 @@ import pytest_asyncio
 
 from streams.core.record import Position
 from streams.edge.ingest.http import IngestService
+from streams.edge.ingest.webhooks.routes import WebhookRoutes
 from streams.edge.ingest.webhooks.webhooks_api import HEADER_BYTES_MAX
 from streams.edge.publisher import Publisher
 from streams.settings import Settings
@@ -421,3 +423,21 @@ async def test_without_an_ack_a_delivery_is_to_be_sent_again(
     response = await post(client, "hooks/github", BODY, github())
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
     assert set(response.json()) == {"event_id", "error"}
+
+
+async def test_a_follower_that_cannot_go_on_fails_its_service(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    settings = Settings(bootstrap=bootstrap, http_port=0, secrets_dir=tmp_path)
+    publisher = Publisher(settings, name="test")
+    await publisher.start()
+    value = CODEC.encode("revision_broadcast", {"revision": 0})
+    await publisher.append(REGISTRY, kind="revision_broadcast", key=b"k", value=value, partition=0)
+    service = IngestService(settings, publisher, CODEC)
+    broken: Any = None
+    routes = WebhookRoutes(settings, broken, service._fail)
+    routes.start()
+    with pytest.raises(AttributeError):
+        await asyncio.wait_for(service.failed, 30)
+    await routes.stop()
+    await publisher.stop()

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from streams.codec import Codec
 from streams.core import registry
@@ -21,7 +21,7 @@ from streams.edge.ingest.webhooks.secrets import SecretFiles
 from streams.edge.ingest.webhooks.targets import Target, targets_of
 from streams.edge.registry_view import RegistryLog, RegistryView
 from streams.edge.topic_reader import LONG_WAIT_MS, TopicReader
-from streams.errors import HarnError
+from streams.errors import BrokerError, HarnError
 from streams.settings import Settings
 
 __all__ = ["WebhookRoutes"]
@@ -36,9 +36,15 @@ _STOP_S = 2.0
 
 
 class WebhookRoutes:
-    """Follows the registry in a thread of its own."""
+    """Follows the registry in a thread of its own.
 
-    def __init__(self, settings: Settings, codec: Codec) -> None:
+    Args:    failed: told, in the event loop, why following cannot go on: a refusal, or a bug.
+    """
+
+    def __init__(
+        self, settings: Settings, codec: Codec, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._failed = failed
         self._settings = settings
         self._codec = codec
         self._secrets = SecretFiles(settings.secrets_dir)
@@ -71,15 +77,19 @@ class WebhookRoutes:
             await asyncio.wait([self._ended], timeout=_STOP_S)
 
     def _run(self) -> None:
+        error: BaseException | None = None
         try:
             self._follow()
-        finally:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, so nobody waits
-                self._loop.call_soon_threadsafe(self._note_end)
+        except BaseException as raised:  # noqa: BLE001 - the service fails with it, in its loop
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop is gone, so nobody waits
+            self._loop.call_soon_threadsafe(self._note_end, error)
 
-    def _note_end(self) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+    def _note_end(self, error: BaseException | None) -> None:
+        assert self._ended is not None, "a thread that ends was started"
+        self._ended.set_result(None)
+        if error is not None:
+            self._failed(error)
 
     def _follow(self) -> None:
         backoff_s = _BACKOFF_FIRST_S
@@ -89,6 +99,8 @@ class WebhookRoutes:
                     backoff_s = _BACKOFF_FIRST_S
                     self._read_on(reader)
             except HarnError as error:
+                if isinstance(error, BrokerError) and not error.retryable:
+                    raise
                 extra = {"reason": str(error), "wait_s": backoff_s}
                 _LOG.warning("webhook_routes_delayed", extra=extra)
                 self._stopping.wait(backoff_s)
