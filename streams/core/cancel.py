@@ -135,7 +135,7 @@ def on_word(state: State, row: RowDispatch, word: InvocationCompleted, /) -> Ite
     """End a marked dispatch: its invoker has let go of it, whatever came of the attempt."""
     reason = row["cancelled"]
     assert reason is not None, "the dispatch is marked"
-    if word["attempt"] == 0:  # a predicate's: no attempt was made
+    if row["attempt"] == 0:  # a predicate's: no attempt was made
         return end_cancelled(state, row, reason)
     entry: AttemptEntry = {
         "attempt": row["attempt"],

@@ -29,6 +29,8 @@ FLOWS: list[dict[str, Any]] = [
     {"throttle": {"period_ms": 50, "max": 1}},
     {"singleton": {}},
     {"concurrency": {"max": 1}},
+    {"when": "is_big"},
+    {"when": "is_big", "concurrency": {"max": 1}},
     {"concurrency": {"max": 2, "release_on_retry": True}, "throttle": {"period_ms": 30, "max": 2}},
 ]
 TERMINAL = {"dispatch_succeeded", "dlq_moved", "dispatch_skipped", "dispatch_cancelled"}
@@ -91,7 +93,7 @@ class CancelMachine(RuleBasedStateMachine):
             assert outputs == []
         elif name in self.marked:
             assert outputs == []
-        elif before["status"] in {"invoked", "running"}:
+        elif before["status"] in {"evaluating", "invoked", "running"}:
             self.marked.add(name)
             assert [out.kind for out in outputs] == ["cancel_invocation"]
         else:
@@ -107,8 +109,9 @@ class CancelMachine(RuleBasedStateMachine):
         row = self.row(name)
         if row is None:
             return
-        self.fold("invocation_completed", completed(outcome, name, fence=row["fence"]))
-        if name in self.marked and row["status"] in {"invoked", "running"}:
+        word = completed(outcome, name, attempt=row["attempt"], fence=row["fence"], result="true")
+        self.fold("invocation_completed", word)
+        if name in self.marked and row["status"] in {"evaluating", "invoked", "running"}:
             assert self.ends[name] == "dispatch_cancelled"
 
     @rule(after_ms=st.sampled_from([1, 30, 50, LEASE_MS, TTL_MS, 6_000]))

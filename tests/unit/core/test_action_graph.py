@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from streams.testing import event, policy, retry_policy
-from tests.support.dispatch_log import LEASE_MS, DispatchLog
+from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed
 from tests.support.gate_log import GateLog, gated
 from tests.support.revisions import revision, versioned
 from tests.support.stage_log import Out, StageLog
@@ -285,3 +285,17 @@ def test_drawing_can_be_left_to_others() -> None:
     log.complete("failed")
     assert log.drawn == []
     log.assert_replays([1])
+
+
+def test_a_predicate_that_is_a_function_is_drawn_when_its_verdict_comes() -> None:
+    log = GateLog({"when": "is_big"})
+    log.arrive("a", 0)
+    assert nodes(log) == {"trigger:a": ("trigger", "received", "received")}
+    log.add("invocation_completed", completed("success", "a", attempt=0, result="true"))
+    predicate = f"predicate:{KEY}:a"
+    assert nodes(log)[predicate] == ("predicate", "completed", "true")
+    assert edges(log) == [
+        ("trigger:a", predicate, "trigger_dispatch", None),
+        (predicate, f"dispatch:{KEY}:a:1", "predicate_gate", "true"),
+    ]
+    assert len(log.drawn) == 1

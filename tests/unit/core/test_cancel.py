@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from streams.core import cancel
+from streams.core.circuit import FAILURES_MAX
 from streams.core.wire import InvocationOutcome
 from streams.testing import event, retry_policy
-from tests.support.dispatch_log import LEASE_MS, DispatchLog
+from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed, running
 from tests.support.gate_log import GateLog
 from tests.support.revisions import revision
 from tests.support.stage_log import Out, kinds
@@ -247,3 +248,42 @@ def test_a_cancelled_binding_s_last_dispatch_ends_the_binding() -> None:
     log.add("revision_published", revision(2, drained=[KEY]))
     log.add("revision_reached", {"revision": 2, "inbox_partition": 0, "inbox_partitions": 1})
     assert kinds(ask(log)) == [*ENDED, "binding_ended"]
+
+
+# ---------------------------------------------------------------------- predicates and circuits
+def test_an_evaluation_is_stopped_and_no_attempt_is_counted() -> None:
+    log = GateLog({"when": "is_big"})
+    log.arrive("a", 0)
+    assert kinds(ask(log, "a")) == ["cancel_invocation"]
+    word = completed("success", "a", attempt=0, result="true")
+    outputs = log.add("invocation_completed", word)
+    assert kinds(outputs)[-2:] == ENDED
+    assert outputs[-1].value["attempt"] == 0
+    assert "attempt_recorded" not in kinds(outputs)
+    assert not [key for key in log.rows if key[:2] in {"d:", "e:"}]
+
+
+def test_an_evaluation_whose_invoker_is_lost_ends() -> None:
+    log = GateLog({"when": "is_big"})
+    log.arrive("a", 0)
+    log.add("invocations_running", running("a", attempt=0))
+    ask(log, "a")
+    assert kinds(log.tick(after_ms=3_600_000)) == ["InvocationLost", *ENDED]
+
+
+def test_a_parked_dispatch_ends_at_once_and_does_not_keep_others_from_their_turn() -> None:
+    log = GateLog({"concurrency": {"max": 10}}, backoff="svix", max_attempts=7)
+    for number in range(FAILURES_MAX):
+        log.arrive(f"f{number}", 0)
+        log.end(f"f{number}", 0, "failed")
+    for name in ("a", "b"):
+        log.arrive(name, 1)
+        found = log.rows[f"d:{name}"]
+        assert found["status"] == "parked"
+    assert kinds(ask(log, "a")) == ENDED
+    log.pass_time(61)
+    assert log.started.keys() & {"a", "b"} <= {"b"}
+    for number in range(FAILURES_MAX):
+        ask(log, f"f{number}")
+    log.pass_time(200)
+    assert "b" in log.started
