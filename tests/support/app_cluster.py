@@ -117,10 +117,11 @@ async def emit(
     publisher = Publisher(settings, name="test")
     await publisher.start()
     try:
-        pending = list(events)
-        while pending:
-            acks = []
-            for found in pending:
+        upcoming: Iterable[dict[str, Any]] = events
+        while True:
+            sent, acks = [], []
+            for found in upcoming:
+                sent.append(found)
                 acks.append(_append(publisher, found))
                 if pause_s:
                     await asyncio.sleep(pause_s)  # the load's rate, not a wait for anything
@@ -129,11 +130,13 @@ async def emit(
             for answer in failed:
                 if not isinstance(answer, BrokerError) or not answer.retryable:
                     raise answer
-            pending = [
+            upcoming = [
                 found
-                for found, answer in zip(pending, answers, strict=True)
+                for found, answer in zip(sent, answers, strict=True)
                 if isinstance(answer, BrokerError)
             ]
+            if not upcoming:
+                return
     finally:
         await publisher.stop()
 
