@@ -23,7 +23,10 @@ from prometheus_client import CollectorRegistry, Counter
 
 from streams import ending
 from streams.agents.app import StageApp, group_of
+from streams.agents.backlog import KafkaBacklog
 from streams.agents.group import StageGroup, as_harn_error
+from streams.agents.pump import Pump
+from streams.agents.pump_reports import PumpReports
 from streams.agents.transaction import Faults, no_faults
 from streams.codec import Codec
 from streams.edge.broadcaster import Broadcaster
@@ -39,6 +42,7 @@ from streams.errors import ConfigError, HarnError
 from streams.observe import logs
 from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
+from streams.observe.pump_metrics import PumpMetrics
 from streams.observe.server import ObserveServer
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
@@ -47,8 +51,8 @@ from streams.provision import check_topology, verify_stages, verify_topics_of_ed
 from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
-from topology import TOPOLOGY
-from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER
+from topology import TOPOLOGY, Stage
+from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PUMP
 
 _log = logs.logger(__name__)
 
@@ -62,6 +66,7 @@ _EXIT_S = 3.0
 _EDGES = {
     Role.INGEST: (INGEST,),
     Role.REGISTRY: (BROADCASTER, CANCELLER),
+    Role.INBOX: (PUMP,),
     Role.INVOKER: (INVOKER,),
 }
 
@@ -117,10 +122,21 @@ class Application:
                     consumer=group_of(stage.declaration.role),
                 ),
                 faults=self._plan.faults,
+                pump=self._pump(stage.declaration),
             )
             for stage in bound.values()
             if stage.declaration.role in self._plan.roles
         ]
+
+    def _pump(self, stage: Stage) -> Pump | None:
+        """Make what lets inbox, and no other stage, go on only as far as the invokers keep up."""
+        if stage.role != Role.INBOX:
+            return None
+        settings, topic = self._plan.settings, stage.source
+        partitions = _partitions(INVOKER.reads_in_group[0], settings)
+        reports = PumpReports(settings, self._codec, topic)
+        backlog = KafkaBacklog(settings, partitions)
+        return Pump(backlog, reports, PumpMetrics(self.metrics, topic))
 
     def _make_edges(self) -> list[EdgeService]:
         settings, roles, codec = self._plan.settings, self._plan.roles, self._codec

@@ -51,6 +51,9 @@ _LOG = logging.getLogger("harn.handler")
 
 _USAGE_MAX = 2**62
 
+# One lock for all runs: it is held for two steps, and only by who spends.
+_SPENDING = threading.Lock()
+
 
 class Terminal(Exception):  # noqa: N818 - it says what happens next, as handlers read
     """Raised by a handler: another attempt would fail in the same way, so make none."""
@@ -160,10 +163,9 @@ class Event:
 class Spent:
     """What one run of a handler has spent by its own word; grows, from any thread."""
 
-    __slots__ = ("_lock", "cost_usd_micros", "tokens")
+    __slots__ = ("cost_usd_micros", "tokens")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self.cost_usd_micros = 0
         self.tokens = 0
 
@@ -177,7 +179,7 @@ class Spent:
 
     def add(self, cost_usd_micros: int, tokens: int) -> None:
         """Add to both; a sum that a record cannot hold stays at the largest that it can."""
-        with self._lock:
+        with _SPENDING:
             self.cost_usd_micros = min(self.cost_usd_micros + cost_usd_micros, _USAGE_MAX)
             self.tokens = min(self.tokens + tokens, _USAGE_MAX)
 

@@ -8,6 +8,7 @@ runs twice has emitted once.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +25,9 @@ from streams.core.wire import Emission, InvokePurpose, TriggerEvent
 
 __all__ = ["Emissions", "Scope"]
 
+# One lock for all runs: it is held for a few steps, and only by who emits.
+_LOCK = threading.Lock()
+
 Scope = Literal["tenant", "session", "pipeline"]
 
 
@@ -34,30 +38,33 @@ class Emissions:
              that led to the event.  refusal: why nothing may be emitted here, or None.
     """
 
-    __slots__ = ("_bytes", "_depth", "_kept", "_lock", "_refusal", "_tenant_id")
+    __slots__ = ("_bytes", "_depth", "_headers", "_kept", "_refusal", "_tenant_id")
 
     def __init__(
         self, *, tenant_id: str | None = None, depth: int = 0, refusal: str | None = None
     ) -> None:
-        self._lock = threading.Lock()
         self._tenant_id = tenant_id
         self._depth = depth
         self._refusal = refusal
         self._kept: list[Emission] = []
         self._bytes = 0
+        self._headers: Mapping[str, str] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything was emitted."""
+        return bool(self._kept)
 
     @classmethod
     def of(cls, event: TriggerEvent, purpose: InvokePurpose = "handler") -> Emissions:
         """Return the empty emissions of a run that is given this event."""
-        return cls(
-            tenant_id=event["tenant_id"],
-            depth=depth_of(dict(event["headers"])),
-            refusal=None if purpose == "handler" else "a predicate decides, and emits nothing",
-        )
+        refusal = None if purpose == "handler" else "a predicate decides, and emits nothing"
+        emissions = cls(tenant_id=event["tenant_id"], refusal=refusal)
+        emissions._headers = event["headers"]  # read when something is emitted, which is seldom
+        return emissions
 
     def taken(self) -> tuple[Emission, ...]:
         """Return what was emitted until now."""
-        with self._lock:
+        with _LOCK:
             return tuple(self._kept)
 
     def add(
@@ -72,6 +79,8 @@ class Emissions:
         """Keep one emission; see `Context.emit`."""
         if self._refusal is not None:
             raise RuntimeError(self._refusal)
+        if self._headers is not None:
+            self._depth, self._headers = depth_of(dict(self._headers)), None
         if self._depth >= DEPTH_MAX:
             raise RuntimeError(
                 f"{self._depth} emissions in a row led to this event, which is the most: "
@@ -95,7 +104,7 @@ class Emissions:
             "payload": text.decode(),
             "dedupe_key": dedupe_key,
         }
-        with self._lock:
+        with _LOCK:
             if len(self._kept) >= EMISSIONS_MAX:
                 raise ValueError(f"{EMISSIONS_MAX} emissions are the most of one run")
             if self._bytes + len(text) > EMISSIONS_BYTES_MAX:

@@ -87,6 +87,8 @@ def _edge_acls(edge: Edge) -> Iterator[Acl]:
         yield Acl(edge.name, "topic", name, (*operations, "DescribeConfigs"))
     if edge.reads_in_group:
         yield Acl(edge.name, "group", edge.group, ("Read",))
+    for group in edge.watched_groups:
+        yield Acl(edge.name, "group", group, ("Describe",))
     if edge.foreign_groups is not None:
         yield Acl(edge.name, "group", edge.foreign_groups, ("Read",), prefixed=True)
 

@@ -23,6 +23,14 @@ INVOKER = Edge(
     doc="Runs handlers and appends their outcomes.",
 )
 
+PUMP = Edge(
+    name="pump",
+    reads=INVOKER.reads_in_group,
+    watched_groups=(INVOKER.group,),
+    writes=("orchestrator.lifecycle",),
+    doc="Part of inbox: looks how far the invokers are behind, and holds inbox back meanwhile.",
+)
+
 BROADCASTER = Edge(
     name="broadcaster",
     reads=("triggers.registry",),
@@ -50,4 +58,4 @@ OPERATOR = Edge(
     doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
 )
 
-EDGES: tuple[Edge, ...] = (INGEST, INVOKER, BROADCASTER, CANCELLER, OPERATOR)
+EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, OPERATOR)

@@ -160,6 +160,7 @@ class Edge:
 
     `reads_in_group` are shared among the members of the group `harn.<name>`; `reads` are read
     whole by every member, without a group.  `writes` are written without transactions.
+    `watched_groups` are asked for their members and offsets, and never joined.
     `foreign_groups` begins the names of the groups in which it reads topics that are not ours; who
     may read those is their owners' business.
     """
@@ -169,6 +170,7 @@ class Edge:
     doc: str
     reads_in_group: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    watched_groups: tuple[str, ...] = ()
     foreign_groups: str | None = None
 
     @property

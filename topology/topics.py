@@ -192,8 +192,9 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
     Topic(
         name="orchestrator.lifecycle",
         role=TopicRole.OUTPUT,
-        key="event id",
-        doc="Pump and process records.",
+        key="member",
+        doc="What the pump reports: pauses, and how far inbox has come.",
+        kinds=tuple((f"pump_{word}", "pump_reported") for word in ("paused", "resumed", "acked")),
     ),
     *(
         Topic(

@@ -17,6 +17,7 @@ from yarl import URL
 from streams.agents.batch import Batch, BatchTopic, StageAgent
 from streams.agents.live import LiveStage
 from streams.agents.owned import Owned
+from streams.agents.pump import Pump
 from streams.agents.table import StageTable, StageTableManager
 from streams.agents.transaction import Faults, no_faults
 from streams.agents.transport import StageTransport
@@ -81,6 +82,7 @@ class StageApp(faust.App):
         journal_partitions: int,
         metrics: StageMetrics,
         faults: Faults = no_faults,
+        pump: Pump | None = None,
     ) -> None:
         stage = bound.declaration
         super().__init__(
@@ -96,6 +98,7 @@ class StageApp(faust.App):
             journal_partitions=journal_partitions,
             metrics=metrics,
             faults=faults,
+            pump=pump,
         )
         self._register(bound)
         self.on_partitions_revoked.connect(self._on_revoked)

@@ -25,11 +25,13 @@ from streams.agents.changelog import StateReader, offset_metadata
 from streams.agents.checkpointer import Checkpointer
 from streams.agents.halting import Halting
 from streams.agents.owned import Owned
+from streams.agents.pump import Pump
 from streams.agents.standing import Standing
 from streams.agents.stores import Stores
 from streams.agents.taking import Taking
 from streams.agents.ticks import Ticker
 from streams.agents.transaction import Faults, PartitionProducer, Target
+from streams.core.revision import policy_in_force
 from streams.engine import BoundStage, FoldFailed, Step, fold_batch, settle
 from streams.errors import BrokerError
 from streams.observe import logs
@@ -62,12 +64,14 @@ class LiveStage:
         journal_partitions: int,
         metrics: StageMetrics,
         faults: Faults,
+        pump: Pump | None = None,
     ) -> None:
         stage = bound.declaration
         self.app: Any = app  # Faust types its own parts, not the ones that replace them
         self.bound = bound
         self.settings = settings
         self.metrics = metrics
+        self.pump = pump
         self.source = stage.source
         self.name = stage.name
         self.owned: dict[int, Owned] = {}
@@ -183,6 +187,8 @@ class LiveStage:
         """Let go of connections, threads and stores.  `halt` came before."""
         self._standing.stop()
         self._ticker.close()
+        if self.pump is not None:
+            await self.pump.close()
         loop = asyncio.get_running_loop()
         closing = loop.run_in_executor(self.pool, self.reader.close)
         await self._taking.ended()
@@ -222,12 +228,31 @@ class LiveStage:
         assert entry is not None, "begin has bound the batch"
         records = batch.records
         while records:
-            step = await self._fold_or_halt(entry, records, batch.generation)
+            going = await self._admitted(entry, records, batch.generation)
+            step = await self._fold_or_halt(entry, going, batch.generation) if going else None
             if step is None or not await self._commit(entry, step, batch.generation):
                 return
             records = records[step.records :]
+            if self.pump is not None:
+                self.pump.folded(entry.partition, step.position.next_offset)
         self._arm(entry)
         await self._after_commit(entry)
+
+    async def _admitted(self, entry: Owned, records: list[Any], generation: int) -> list[Any]:
+        """Return what may be folded now: all, unless a pump holds some of it back for a while.
+
+        Nothing once the generation is over.
+        """
+        if self.pump is None:
+            return records
+        assert entry.memory is not None, "a bound partition is loaded"
+        admitted = await self.pump.admit(
+            len(records),
+            max_outstanding=policy_in_force(entry.memory.state)["pump_max_outstanding"],
+            appended_ms=records[0].timestamp,
+            wanted=lambda: generation == self._generation,
+        )
+        return records if admitted >= len(records) else records[:admitted]
 
     async def _fold_or_halt(self, entry: Owned, records: list[Any], generation: int) -> Step | None:
         """The next step; None when the generation is over, or the fold raised and it is halted."""

@@ -38,6 +38,7 @@ class Standing:
 
     def _measure(self) -> None:
         live = self._live
+        lags: dict[int, int] = {}
         for entry in live.owned.values():
             if entry.memory is None:
                 continue
@@ -46,3 +47,6 @@ class Standing:
             rows = entry.memory.rows
             live.metrics.standing(entry.partition, rows=len(rows.store), lag=lag)
             live.metrics.keeps(entry.partition, rows)
+            lags[entry.partition] = lag
+        if live.pump is not None:
+            live.pump.waiting(lags)

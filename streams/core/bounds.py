@@ -104,8 +104,9 @@ def policy_problem(policy: Policy, /) -> str | None:
         duration_ms = policy[name]
         if not 1 <= duration_ms <= DURATION_MS_MAX:
             return f"policy: {name} is {duration_ms}, expected 1 to {DURATION_MS_MAX}"
-    if policy["dedupe_rows_max"] < 1:
-        return f"policy: dedupe_rows_max is {policy['dedupe_rows_max']}, expected at least 1"
+    for name in ("dedupe_rows_max", "pump_max_outstanding"):
+        if policy[name] < 1:
+            return f"policy: {name} is {policy[name]}, expected at least 1"
     return None
 
 

@@ -38,7 +38,12 @@ from streams.core.manifest_budget import (
     read_namespace_budget,
 )
 from streams.core.manifest_flow import FLOW_FIELDS, flow_rules
-from streams.core.manifest_handler import HANDLER_FIELDS, handler_definition, handler_rules
+from streams.core.manifest_handler import (
+    HANDLER_FIELDS,
+    handler_definition,
+    handler_rules,
+    read_pumps,
+)
 from streams.core.manifest_kinds import KIND_FIELDS, events_of, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
@@ -75,6 +80,7 @@ class Manifest:
     `bindings` are in the order of the file, their versions not yet chosen (0).  `exports` maps each
     module that a handler may name to its Python file, relative to the manifest, or dotted module.
     `warnings` name what is taken, but should be written in another way.
+    `pump_max_outstanding` is None when the manifest does not say it.
     """
 
     file: str
@@ -82,6 +88,7 @@ class Manifest:
     exports: Mapping[str, str]
     bindings: tuple[BindingDefinition, ...]
     warnings: tuple[str, ...] = ()
+    pump_max_outstanding: int | None = None
 
 
 def parse_manifest(
@@ -128,6 +135,7 @@ def parse_manifest(
         exports=exports,
         bindings=tuple(bindings),
         warnings=tuple(place.warnings),
+        pump_max_outstanding=orchestrator.get("pumps", {}).get("max_outstanding"),
     )
 
 
@@ -343,7 +351,8 @@ _ORCHESTRATOR: tuple[Field, ...] = (
     Field(name="name", read=_read_namespace, default=NAMESPACE_DEFAULT),
     *INGRESS_FIELDS,
     Field(name="budget", read=read_namespace_budget),
-    *(Field(name=name) for name in ("drain", "pumps")),
+    Field(name="pumps", read=read_pumps, default={}),
+    Field(name="drain"),
 )
 
 _TOP: tuple[Field, ...] = (

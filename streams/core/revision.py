@@ -23,6 +23,7 @@ POLICY_DEFAULT: Policy = {
     "cancel_ttl_ms": 86_400_000,
     "dlq_ttl_ms": 691_200_000,
     "action_graph": True,
+    "pump_max_outstanding": 320,
 }
 """In force until the first revision says otherwise."""
 

@@ -797,6 +797,27 @@ class Policy(TypedDict):
     cancel_ttl_ms: int
     dlq_ttl_ms: int
     action_graph: bool
+    pump_max_outstanding: int
+
+
+class PumpCursor(TypedDict):
+    """How far a partition of a mailbox has come."""
+
+    partition: int
+    next_offset: int
+
+
+class PumpReported(TypedDict):
+    """How the pump of one member stands; nothing is decided by it."""
+
+    topic: str
+    member: str
+    outstanding: int | None
+    max_outstanding: int | None
+    invokers: int | None
+    paused_ms: int | None
+    admitted: int | None
+    cursors: Sequence[PumpCursor]
 
 
 class QueueSeen(TypedDict):

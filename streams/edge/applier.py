@@ -11,7 +11,7 @@ Source: DESIGN "Registry"; law 3; SEMANTICS 1.8.
 from __future__ import annotations
 
 from streams.codec import Codec
-from streams.core import bounds
+from streams.core import bounds, revision
 from streams.core.manifest import Manifest
 from streams.core.wire import ManifestApplied, Policy
 from streams.edge.codecs import codec_of
@@ -51,6 +51,7 @@ def policy_of(settings: Settings) -> Policy:
         # A dead letter is an entry for as long as the log keeps its body.
         "action_graph": settings.action_graph == "on",
         "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
+        "pump_max_outstanding": revision.POLICY_DEFAULT["pump_max_outstanding"],
     }
 
 
@@ -123,9 +124,16 @@ def _request(manifest: Manifest, expected_revision: int, policy: Policy | None) 
         "namespace": manifest.namespace,
         "expected_revision": expected_revision,
         "bindings": list(manifest.bindings),
-        "policy": policy,
+        "policy": policy if policy is None else _with_pumps(policy, manifest),
         "applied_by": who(),
     }
+
+
+def _with_pumps(policy: Policy, manifest: Manifest) -> Policy:
+    """Return a policy with what the manifest says of the pump, which counts more."""
+    if manifest.pump_max_outstanding is None:
+        return policy
+    return {**policy, "pump_max_outstanding": manifest.pump_max_outstanding}
 
 
 def _encoded(request: ManifestApplied, codec: Codec, manifest: Manifest) -> bytes:

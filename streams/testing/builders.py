@@ -142,6 +142,7 @@ def policy(
     cancel_ttl_ms: int = 86_400_000,
     dlq_ttl_ms: int = 691_200_000,
     action_graph: bool = True,
+    pump_max_outstanding: int = 320,
 ) -> Policy:
     """Return a policy; without arguments the one in force before the first revision."""
     return {
@@ -151,4 +152,5 @@ def policy(
         "cancel_ttl_ms": cancel_ttl_ms,
         "dlq_ttl_ms": dlq_ttl_ms,
         "action_graph": action_graph,
+        "pump_max_outstanding": pump_max_outstanding,
     }

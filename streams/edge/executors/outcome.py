@@ -70,7 +70,7 @@ def with_word_of(context: Context, outcome: Outcome) -> Outcome:
     """
     if outcome.usage is None and context.spent:
         outcome = outcome._replace(usage=context.spent.usage())
-    if outcome.outcome == "success" and not outcome.emissions:
+    if context.emissions and outcome.outcome == "success" and not outcome.emissions:
         outcome = outcome._replace(emissions=context.emissions.taken())
     return outcome
 

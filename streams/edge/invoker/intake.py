@@ -34,7 +34,7 @@ TOPIC = "trigger.invocations"
 _LOG = logs.logger(__name__)
 
 # Idle wake-ups a second against how long a stop waits for the thread to look up.
-_POLL_S = 0.2
+_POLL_S = 0.1
 # Fullness shorter than this is waited out: pausing throws away what was fetched ahead.
 _FULL_S = 0.1
 # Intents that may wait for each that runs, and what all may hold.

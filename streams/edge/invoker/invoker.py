@@ -77,8 +77,7 @@ _LEAVE_WAIT_S = 10.0
 class Invoker:
     """The invoker of one process; made and used inside one event loop.
 
-    Args:    publisher: started before and stopped after the invoker.
-             seams: others in tests only.
+    Args:    publisher: started before and stopped after the invoker.  seams: for tests.
     """
 
     name = "invoker"
@@ -247,6 +246,7 @@ class Invoker:
         self._leases.ended(execution)
         seconds = None if execution.call is None else self._loop.time() - execution.started_s
         self._observer.finished(execution.trigger_id, outcome.outcome, seconds)
+        execution.call = None  # it knows us: each would wait for the cycle collector
         if execution.begun:
             self._slots.ended(execution.trigger_id)
             self._observer.outstanding(self._slots.running)

@@ -1,6 +1,6 @@
 """The partitions that are owned now, and their offsets, committed in batches.
 
-Commits are asynchronous and a fifth of a second apart: a late one costs repeated intents after a
+Commits are asynchronous and a tenth of a second apart: a late one costs repeated intents after a
 crash, which are recognised by their dispatch; an eager one costs a request each.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["OwnedOffsets"]
 
 _LOG = logs.logger(__name__)
 
-_COMMIT_EVERY_S = 0.2
+_COMMIT_EVERY_S = 0.1
 
 
 class OwnedOffsets:

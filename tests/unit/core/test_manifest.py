@@ -378,3 +378,27 @@ def test_a_target_that_is_no_function_has_no_executor_and_no_timeout() -> None:
     found = "\n".join(problems(text))
     assert "executor is for functions, and the handler is 'a2a://agent'" in found
     assert "timeout is for functions, and the handler is 'a2a://agent'" in found
+
+
+# ---------------------------------------------------------------------- the pump
+def test_a_manifest_may_say_how_much_each_invoker_may_have_before_it() -> None:
+    found = parse(TRIGGER + "[orchestrator]\npumps = { max_outstanding = 200 }\n")
+    assert isinstance(found, Manifest)
+    assert found.pump_max_outstanding == 200
+    assert found.bindings == parse(TRIGGER).bindings  # type: ignore[union-attr]
+    silent = parse(TRIGGER)
+    assert isinstance(silent, Manifest)
+    assert silent.pump_max_outstanding is None
+
+
+@pytest.mark.parametrize(
+    ("pumps", "problem"),
+    [
+        ("{ max_outstanding = 0 }", "orchestrator.pumps.max_outstanding is 0, expected a whole"),
+        ("{ outstanding = 1 }", "orchestrator.pumps.outstanding is not a key here"),
+        ("3", "orchestrator.pumps is 3, expected a table"),
+    ],
+)
+def test_a_pump_that_cannot_work_is_refused(pumps: str, problem: str) -> None:
+    [found] = problems(TRIGGER + f"[orchestrator]\npumps = {pumps}\n")
+    assert problem in found

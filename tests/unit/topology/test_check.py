@@ -291,7 +291,7 @@ CASES = {
         code=Code.UNWRITABLE_SINK,
         where="stage inbox",
         says="declares no kinds",
-        topology=stage("inbox", sinks=("orchestrator.lifecycle",)),
+        topology=stage("inbox", sinks=("lifecycle.pool.audit",)),
     ),
     "a sink is named twice": Case(
         code=Code.UNWRITABLE_SINK,

@@ -1,0 +1,98 @@
+"""Measures what lies before the invokers: their topic, their group's offsets, their number."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streams.agents.pump_book import Sample
+from streams.errors import BrokerError
+from streams.kafka import make_admin
+from streams.settings import Settings
+from topology.edges import INVOKER
+
+__all__ = ["Backlog", "KafkaBacklog"]
+
+_TIMEOUT_S = 5.0
+# Members come and go with rebalances, which take longer than this.
+_MEMBERS_EVERY_S = 2.0
+
+
+class Backlog(Protocol):
+    """What measures; called on the pump's thread."""
+
+    def measure(self) -> Sample:
+        """Return how things stand.  Raises BrokerError."""
+        ...
+
+
+class KafkaBacklog:
+    """Asks the cluster.
+
+    Args:    partitions: of the invokers' topic.  topic, group: for tests.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: int,
+        *,
+        topic: str = INVOKER.reads_in_group[0],
+        group: str = INVOKER.group,
+    ) -> None:
+        self._settings = settings
+        self._group = group
+        self._places = [TopicPartition(topic, each) for each in range(partitions)]
+        self._admin: AdminClient | None = None
+        self._invokers = 0
+        self._counted_s: float | None = None
+
+    def measure(self) -> Sample:
+        """Return how things stand.  Raises BrokerError."""
+        if self._admin is None:
+            self._admin = make_admin(self._settings)
+        try:
+            committed = self._committed(self._admin)
+            ends = self._offsets(self._admin, OffsetSpec.latest())
+            new = [each for each in ends if each not in committed]
+            if new:
+                first = self._offsets(self._admin, OffsetSpec.earliest())
+                committed |= {each: first[each] for each in new}
+            invokers = self._count(self._admin)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise BrokerError(f"the invokers' backlog: {reason}", retryable=True) from error
+        return Sample(0.0, ends, committed, invokers)
+
+    def _committed(self, admin: AdminClient) -> dict[int, int]:
+        request = [ConsumerGroupTopicPartitions(self._group, self._places)]
+        asked = admin.list_consumer_group_offsets(request, request_timeout=_TIMEOUT_S)
+        found = asked[self._group].result().topic_partitions
+        return {each.partition: each.offset for each in found if each.offset >= 0}
+
+    def _offsets(self, admin: AdminClient, where: OffsetSpec | None) -> dict[int, int]:
+        request: Mapping[Any, Any] = dict.fromkeys(self._places, where)
+        asked = admin.list_offsets(
+            dict(request),
+            # What an open transaction has written is not before the invokers yet.
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_TIMEOUT_S,
+        )
+        return {place.partition: answer.result().offset for place, answer in asked.items()}
+
+    def _count(self, admin: AdminClient) -> int:
+        now_s = time.monotonic()
+        if self._counted_s is None or now_s - self._counted_s >= _MEMBERS_EVERY_S:
+            asked = admin.describe_consumer_groups([self._group], request_timeout=_TIMEOUT_S)
+            self._invokers = len(asked[self._group].result().members or [])
+            self._counted_s = now_s
+        return self._invokers
