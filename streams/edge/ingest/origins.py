@@ -25,7 +25,7 @@ class Origins:
     """Origins of which pages may send requests, in lower case; `*` means all."""
 
     def __init__(self, allowed: Collection[str]) -> None:
-        self._allowed = frozenset(allowed)
+        self._allowed = frozenset(allowed) - {""}
 
     def check(self, request: web.Request) -> None:
         """Raise Refused (403) for a page of an origin that is not allowed."""

@@ -364,6 +364,15 @@ async def test_web_pages_may_not_send_events_unless_their_origin_is_named(
         assert (await client.options("/v1/events", headers=asked)).status_code == 204
 
 
+@pytest.mark.parametrize("origin", ["", "null", "https://a.example"])
+async def test_without_a_setting_no_web_page_may_send_events(
+    client: httpx.AsyncClient, origin: str
+) -> None:
+    event = {"provider": "github", "kind": "push"}
+    response = await client.post("/v1/events", json=event, headers={"Origin": origin})
+    assert response.status_code == 403
+
+
 # ---------------------------------------------------------------------- what is in force
 async def test_before_the_registry_is_read_no_path_is_unknown(
     start: Callable[..., Any],
