@@ -47,7 +47,18 @@ CANCELLER = Edge(
 
 OPERATOR = Edge(
     name="operator",
-    reads=("triggers.registry",),
+    reads=(
+        "triggers.registry",
+        "trigger.inbox.envelopes",
+        "trigger.dispatches",
+        "trigger.cancel.requests",
+        "trigger.attempts",
+        "trigger.outbox",
+        "trigger.dlq",
+        "triggers.lifecycle",
+        "observability.action_graph",
+        "dispatch-dispatches-changelog",
+    ),
     writes=(
         "triggers.registry",
         "trigger.inbox.envelopes",

@@ -15,12 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from streams.audit.log import Headers
+from streams.audit.log import Headers, LogRecord
 from streams.codec import Codec
 from streams.core.wire import InvocationCompleted, Invoke, RunningInvocation
 from streams.edge.executors.outcome import (
     Outcome,
     answered,
+    cancelled,
     raised,
     timed_out,
     unresolved,
@@ -33,6 +34,7 @@ from streams.engine import MAX_RECORD_BYTES
 from streams.handler_api import Context, Event, Handler
 from streams.testing.memory_kafka import MemoryKafka
 
+CANCELS = "trigger.invocations.cancels"
 INVOCATIONS = "trigger.invocations"
 DISPATCHES = "trigger.dispatches"
 GROUP = "harn.invoker"
@@ -117,6 +119,8 @@ class MemoryInvoker:
         self._running: dict[tuple[str, int], _Running] = {}
         self._ledgers: dict[int, OffsetLedger] = {}
         self._next: dict[int, int] = {}
+        # Cancels are heard from the end that they have when an invoker begins.
+        self._cancels_read = kafka.spans([(CANCELS, 0)])[CANCELS, 0].end
 
     # ------------------------------------------------------------------ the group
     def assign(self, partitions: set[int]) -> None:
@@ -151,6 +155,8 @@ class MemoryInvoker:
         due_ms = self.next_due_ms()
         if due_ms is not None and due_ms <= self._kafka.clock.now_ms:
             return True
+        if self._kafka.fetch(CANCELS, 0, self._cancels_read, 1):
+            return True
         return len(self._running) < self._outstanding_max and self._ready() is not None
 
     def _ready(self) -> int | None:
@@ -161,8 +167,12 @@ class MemoryInvoker:
         return None
 
     def work(self) -> None:
-        """Do one thing: end what has ended, renew leases, or start the next intent."""
+        """Do one thing: hear a cancel, end what has ended, renew leases, or start an intent."""
         now_ms = self._kafka.clock.now_ms
+        cancels = self._kafka.fetch(CANCELS, 0, self._cancels_read, 1)
+        if cancels:
+            self._hear(cancels[0])
+            return
         ended = min(self._running.values(), key=lambda each: each.ends_ms, default=None)
         if ended is not None and ended.ends_ms <= now_ms:
             self._end(ended)
@@ -173,6 +183,15 @@ class MemoryInvoker:
         partition = self._ready()
         if not words and partition is not None and len(self._running) < self._outstanding_max:
             self._start(partition)
+
+    def _hear(self, record: LogRecord) -> None:
+        """End an invocation that is cancelled, if it runs here."""
+        self._cancels_read = record.offset + 1
+        said: Any = self._codec.decode(record.value or b"")[1]
+        running = self._running.get((said["dispatch_id"], said["fence"]))
+        if running is not None:
+            running.outcome = cancelled(said["reason"])
+            self._end(running)
 
     # ------------------------------------------------------------------ invocations
     def _start(self, partition: int) -> None:

@@ -105,3 +105,21 @@ def test_each_dispatch_ends_once_whenever_it_is_cancelled(seed: int) -> None:
     live = [key for rows in driver.rows("dispatch") for key in rows if key[:2] in {"d:", "e:"}]
     assert live == []
     assert driver.audit().word == "verified"
+
+
+def test_a_handler_that_runs_is_stopped_when_its_dispatch_is_cancelled() -> None:
+    driver = PipelineDriver(handlers={"never": never, "works": works}, duration_ms=60_000)
+    driver.apply(bindings_of(MANIFEST))
+    driver.emit(event("e1", kind="a"))
+    driver.advance(1_000)
+    ask(driver, "plain@v1", "e1")
+    driver.advance(1)
+    assert ends(driver)["plain@v1", "e1"] == ["dispatch_cancelled"]
+    [attempt] = [
+        seen.value
+        for seen in driver.records("trigger.attempts", "attempt_recorded")
+        if seen.value["binding_key"] == "plain@v1"
+    ]
+    assert attempt["outcome"] == "cancelled"
+    driver.finish()
+    assert driver.audit().word == "verified"

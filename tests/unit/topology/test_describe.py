@@ -28,7 +28,7 @@ def test_the_table_has_every_declaration_with_its_numbers() -> None:
     dispatches = rows["trigger.dispatches"]
     assert (dispatches.partitions, dispatches.retention) == ("5", "7 d")
     assert dispatches.used_by == (
-        ">inbox, <dispatch, >dispatch, >invoker, >broadcaster, >canceller, >operator"
+        ">inbox, <dispatch, >dispatch, >invoker, >broadcaster, >canceller, <operator, >operator"
     )
 
 
