@@ -7,7 +7,7 @@ in which order, is the same, so no fold and no audit knows of it.
 The backlog is sampled on a thread, ten times a second as long as records come.  A cluster that
 does not answer holds nothing back.
 
-Source: DESIGN "Backpressure"; SEMANTICS 2.2; ADR 14.
+Source: DESIGN "Backpressure"; SEMANTICS 2.2; ADR 12.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 
 They are written as they come, without a transaction: nothing is decided by them.
 
-Source: SEMANTICS 2.2; ADR 14.
+Source: SEMANTICS 2.2; ADR 12.
 """
 
 from __future__ import annotations
