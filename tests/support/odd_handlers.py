@@ -119,6 +119,12 @@ def check_token(_event: Event, context: Context) -> None:
     context.cancelled.check()
 
 
+async def finish_after_token_async(_event: Event, context: Context) -> str:
+    reason = await context.cancelled
+    await asyncio.sleep(0.05)
+    return f"finished after {reason}"
+
+
 async def wait_for_token_async(_event: Event, context: Context) -> str:
     return await context.cancelled
 

@@ -88,10 +88,17 @@ class ProcessExecutor:
             self._slots.withdraw({call})
             self._loop.call_soon(self._on_end, call, INTERRUPTED)
             return
+        self._tell(call, ends=True)
+
+    def warn(self, call: Call) -> None:
+        """Flip its token there, and let it go on."""
+        self._tell(call, ends=False)
+
+    def _tell(self, call: Call, *, ends: bool) -> None:
         process = self._place.get(call)
         if process is not None:
             number, _ = self._running[process]
-            process.cancel(number, call.context.cancelled.reason or "cancelled")
+            process.cancel(number, call.context.cancelled.reason or "cancelled", ends=ends)
 
     def abandon(self, call: Call) -> None:
         """End its process by force."""
@@ -136,6 +143,8 @@ class ProcessExecutor:
             timeout_ms=call.timeout_ms,
         )
         process.run(run)
+        if call.context.cancelled:  # it was warned while it waited
+            self.warn(call)
 
     def _new_process(self) -> HandlerProcess:
         process = HandlerProcess(self, self._options)

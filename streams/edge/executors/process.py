@@ -17,6 +17,7 @@ import subprocess
 import sys
 from typing import NamedTuple, Protocol
 
+from streams.cancel_token import CancelReason
 from streams.edge.executors.process_frames import (
     Began,
     Cancel,
@@ -106,9 +107,9 @@ class HandlerProcess(asyncio.Protocol):
         self.runs += 1
         self._send(frame(run))
 
-    def cancel(self, call: int, reason: str) -> None:
-        """Flip the token of a call."""
-        self._send(frame(Cancel(call, reason)))
+    def cancel(self, call: int, reason: CancelReason, *, ends: bool) -> None:
+        """Flip the token of a call; when it `ends` there, a coroutine is cancelled, too."""
+        self._send(frame(Cancel(call, reason, ends)))
 
     def end(self) -> None:
         """Let it end, by ending the conversation; what runs in it is cut off."""

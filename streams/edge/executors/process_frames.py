@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from streams.cancel_token import CancelReason
 from streams.core.wire import InvokePurpose, TriggerEvent
 from streams.edge.executors.outcome import Outcome
 from streams.handler_api import Place
@@ -48,10 +49,11 @@ class Run(msgspec.Struct, tag="run", frozen=True):
 
 
 class Cancel(msgspec.Struct, tag="cancel", frozen=True):
-    """Flip the token of a call, if it still runs."""
+    """Flip the token of a call, if it still runs; when it `ends` there, cancel a coroutine, too."""
 
     call: int
-    reason: str
+    reason: CancelReason
+    ends: bool
 
 
 class Began(msgspec.Struct, tag="began", frozen=True):

@@ -22,9 +22,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, cast
+from typing import Any
 
-from streams.cancel_token import CancelReason
 from streams.edge.executors.call import Call, failure, run_here
 from streams.edge.executors.outcome import Outcome, answered, with_word_of
 from streams.edge.executors.process_frames import Began, Cancel, Ended, Frames, Logged, Run, frame
@@ -73,9 +72,9 @@ class _Process:
         self._socket = stream
         self._sending = threading.Lock()
         self._runs: SimpleQueue[Run] = SimpleQueue()
-        self._current: tuple[int, Callable[[CancelReason], None]] | None = None
+        self._current: tuple[int, Callable[[Cancel], None]] | None = None
         self._cancelling = threading.Lock()
-        self._cancels: dict[int, CancelReason] = {}
+        self._cancels: dict[int, Cancel] = {}
         logging.root.handlers[:] = [_ToInvoker(self._send)]
         logging.root.setLevel(options.log_level)
 
@@ -94,7 +93,7 @@ class _Process:
                     if isinstance(said, Run):
                         self._runs.put(said)
                     elif isinstance(said, Cancel):
-                        self._cancel(said.call, cast("CancelReason", said.reason))
+                        self._cancel(said)
             code = 0
         except BaseException:  # noqa: BLE001 - this thread ends the process, whatever ended it
             traceback.print_exc()
@@ -135,16 +134,17 @@ class _Process:
                 return asyncio.run(self._await(run, call))
             except BaseException as error:  # noqa: BLE001 - the loop itself was ended by the user's code
                 return failure(call, error)
-        with self._cancellable(run.call, call.context.cancelled.flip):
+        with self._cancellable(run.call, lambda said: call.context.cancelled.flip(said.reason)):
             return run_here(call, run.result_bytes_max)
 
     async def _await(self, run: Run, call: Call) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
 
-        def cancel(reason: CancelReason) -> None:
-            call.context.cancelled.flip(reason)
-            loop.call_soon_threadsafe(task.cancel)
+        def cancel(said: Cancel) -> None:
+            call.context.cancelled.flip(said.reason)
+            if said.ends:
+                loop.call_soon_threadsafe(task.cancel)
 
         with self._cancellable(run.call, cancel):
             try:
@@ -154,13 +154,13 @@ class _Process:
                 return failure(call, error)
 
     @contextlib.contextmanager
-    def _cancellable(self, number: int, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
+    def _cancellable(self, number: int, cancel: Callable[[Cancel], None]) -> Iterator[None]:
         """Note what runs, and what ends it; one that was cancelled before it began ends at once."""
         with self._cancelling:
             self._current = number, cancel
-            reason = self._cancels.get(number)
-            if reason is not None:
-                cancel(reason)
+            said = self._cancels.get(number)
+            if said is not None:
+                cancel(said)
         try:
             yield
         finally:
@@ -168,12 +168,12 @@ class _Process:
                 self._current = None
                 self._cancels.clear()
 
-    def _cancel(self, number: int, reason: CancelReason) -> None:
+    def _cancel(self, said: Cancel) -> None:
         """Cancel a call: now if it runs, as soon as it begins if it does not yet."""
         with self._cancelling:
-            self._cancels[number] = reason
-            if self._current is not None and self._current[0] == number:
-                self._current[1](reason)
+            self._cancels[said.call] = said
+            if self._current is not None and self._current[0] == said.call:
+                self._current[1](said)
 
 
 class _ToInvoker(logging.Handler):

@@ -82,6 +82,12 @@ class HandlerRunner:
         if where != "process":
             self._began(call)
 
+    def warn(self, call: Call) -> None:
+        """Tell a call that the process stops; it may go on."""
+        call.context.cancelled.flip("shutdown")
+        if call.handler.runs_in == "process":
+            self.on_processes.warn(call)
+
     def cut(self, call: Call, verdict: Outcome, reason: CancelReason) -> None:
         """End a call with `verdict`, within a second.  Only the first one counts."""
         if call.is_over or call.verdict is not None:

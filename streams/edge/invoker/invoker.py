@@ -371,7 +371,7 @@ class Invoker:
     async def _drain(self) -> None:
         deadline_s = self._loop.time() + self._settings.drain_ms / 1_000
         for call in self._calls():
-            call.context.cancelled.flip("shutdown")
+            self._runner.warn(call)
         # First of all another member gets the partitions; ours go on under their leases.
         leaving = self._loop.create_task(self._intake.stop())
         await asyncio.wait([leaving], timeout=_LEAVE_WAIT_S)

@@ -211,3 +211,13 @@ async def test_a_stop_ends_processes_and_reports_what_they_ran(name: str) -> Non
     await rig.invoker.stop()
     (outcome,) = rig.log.outcomes
     assert outcome["outcome"] == "interrupted"
+
+
+@pytest.mark.parametrize("name", ["wait_for_token", "finish_after_token_async"])
+async def test_a_stop_tells_processes_at_once_and_their_results_still_count(name: str) -> None:
+    settings = Settings(drain_ms=60_000, invoker_processes=1)
+    rig = await Rig(settings, odd=odd_handlers.in_process(name)).start()
+    rig.deliver(rig.intent("odd"))
+    await rig.invoker.stop()
+    (outcome,) = rig.log.outcomes
+    assert outcome["outcome"] == "success"
