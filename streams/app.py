@@ -37,6 +37,7 @@ from streams.edge.ingest.http import IngestService
 from streams.edge.invoker import Invoker
 from streams.edge.publisher import Publisher
 from streams.edge.service import EdgeService
+from streams.edge.sources.legacy import LegacyInbox
 from streams.edge.sources.service import StreamSources
 from streams.errors import ConfigError, HarnError
 from streams.observe import logs
@@ -152,7 +153,9 @@ class Application:
             observer = InvokerMetrics(self.metrics)
             edges.append(Invoker(settings, self._publisher, codec, handlers, observer=observer))
         if Role.INGEST in roles:
-            edges.append(_stream_sources(settings, self._publisher, codec, self.metrics))
+            sources = SourceMetrics(self.metrics)
+            edges.append(LegacyInbox(settings, self._publisher, codec, observer=sources))
+            edges.append(_stream_sources(settings, self._publisher, codec, sources))
             metrics = IngestMetrics(self.metrics)
             edges.append(IngestService(settings, self._publisher, codec, observer=metrics))
         return edges
@@ -289,14 +292,14 @@ def _handlers(manifest: Path | None) -> Handlers:
 
 
 def _stream_sources(
-    settings: Settings, publisher: Publisher, codec: Codec, metrics: CollectorRegistry
+    settings: Settings, publisher: Publisher, codec: Codec, observer: SourceMetrics
 ) -> StreamSources:
     avro = None
     if settings.schema_registry_url is not None:
         # Imported here for the reason of `streams.edge.codecs`.
         module = importlib.import_module("streams.edge.sources.avro")
         avro = module.RegistryAvro(settings.schema_registry_url)
-    return StreamSources(settings, publisher, codec, avro=avro, observer=SourceMetrics(metrics))
+    return StreamSources(settings, publisher, codec, avro=avro, observer=observer)
 
 
 def _partitions(topic: str, settings: Settings) -> int:

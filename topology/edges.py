@@ -9,7 +9,7 @@ from topology.model import Edge
 
 INGEST = Edge(
     name="ingest",
-    reads=("triggers.registry",),
+    reads=("triggers.registry", "trigger.inbox"),
     writes=("trigger.inbox.envelopes",),
     foreign_groups="harn.stream.",
     doc="Takes events from the world and answers after the broker's ack; reads topics of others.",

@@ -60,7 +60,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         name="trigger.inbox",
         role=TopicRole.LEGACY,
         key="none",
-        doc="Legacy mixed topic: read once at start, never written.",
+        doc="Legacy mixed topic: copied once, never written.",
     ),
     Topic(
         name="trigger.inbox.claims",

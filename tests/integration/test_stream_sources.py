@@ -19,7 +19,7 @@ from streams.core.stream_source import StreamSource
 from streams.core.wire import SourceRejected
 from streams.edge.sources.consumer import SourceConsumer
 from streams.edge.sources.events import SourceEvent
-from streams.edge.sources.values import reader_of
+from streams.edge.sources.service import converter_of
 from streams.kafka import make_admin, make_consumer, make_producer
 from streams.roles import ALL_ROLES, Role
 from streams.settings import Settings
@@ -193,7 +193,7 @@ def source(topic: str, **changes: Any) -> StreamSource:
 
 
 def consumer(kafka: Kafka, reads: StreamSource, sink: Sink) -> SourceConsumer:
-    return SourceConsumer(kafka.settings, reads, sink, reader_of("json", None), bytes_max=300_000)
+    return SourceConsumer(kafka.settings, reads, sink, converter_of(reads, None, 300_000))
 
 
 async def test_what_was_not_in_the_log_is_read_again_under_the_same_ids(kafka: Kafka) -> None:

@@ -29,14 +29,13 @@ from confluent_kafka import (
 
 from streams.core.stream_source import StreamSource
 from streams.core.wire import SourceRejected
-from streams.edge.sources.events import SourceEvent, SourceRecord, event_of
-from streams.edge.sources.values import ReadValue
+from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.errors import BrokerError
 from streams.kafka import ends_of, make_consumer
 from streams.observe import logs
 from streams.settings import Settings
 
-__all__ = ["SourceConsumer", "SourceObserver", "SourceSink"]
+__all__ = ["Convert", "SourceConsumer", "SourceObserver", "SourceSink"]
 
 _LOG = logs.logger(__name__)
 
@@ -82,15 +81,15 @@ class SourceObserver(Protocol):
         ...
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
+Convert = Callable[[SourceRecord], SourceEvent | SourceRejected | None]
 
 
 class SourceConsumer:
     """The consumer of one source; made and used inside one event loop.
 
-    Args:    read: reads values; it may block, and raise BrokerError in an outage.
-             bytes_max: what an event may carry.
+    Args:    convert: makes an event of a record, or the word that it cannot be one, or None for one
+             that is passed over; it may block, and raise BrokerError in an outage.
+             group: the consumer group, when it is not the source's own.
     """
 
     def __init__(
@@ -98,19 +97,17 @@ class SourceConsumer:
         settings: Settings,
         source: StreamSource,
         sink: SourceSink,
-        read: ReadValue,
+        convert: Convert,
         *,
-        bytes_max: int,
+        group: str | None = None,
         observer: SourceObserver | None = None,
-        clock: Callable[[], int] = _wall_ms,
     ) -> None:
         self.source = source
         self._settings = settings
         self._sink = sink
-        self._read = read
-        self._bytes_max = bytes_max
+        self._convert = convert
+        self._group = source.group if group is None else group
         self._observer = observer
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._owned: set[tuple[str, int]] = set()
@@ -159,7 +156,7 @@ class SourceConsumer:
     def _read_until_stopped(self) -> None:
         consumer = make_consumer(
             self._settings,
-            group_id=self.source.group,
+            group_id=self._group,
             partition_assignment_strategy="cooperative-sticky",
             auto_offset_reset="earliest",
             queued_max_messages_kbytes=_FETCH_AHEAD_KBYTES,
@@ -239,7 +236,7 @@ class SourceConsumer:
         backoff_s = _BACKOFF_FIRST_S
         while not self._stopping.is_set():
             try:
-                return event_of(self.source, record, self._read, self._clock(), self._bytes_max)
+                return self._convert(record)
             except BrokerError as error:
                 self._note_waiting(str(error))
                 self._stopping.wait(backoff_s)

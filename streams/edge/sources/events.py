@@ -62,9 +62,9 @@ class SourceRecord(NamedTuple):
 
 
 class SourceEvent(NamedTuple):
-    """An event for one trigger, and the trace that its envelope carries on."""
+    """An event, the one trigger that it is for, if any, and the trace that it carries on."""
 
-    trigger_id: str
+    trigger_id: str | None
     event: TriggerEvent
     traceparent: str
 

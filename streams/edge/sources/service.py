@@ -11,6 +11,7 @@ Source: DESIGN law 3, "Roles", ingest.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 
 from streams.codec import Codec
@@ -21,14 +22,14 @@ from streams.edge.ingest.envelopes import ENVELOPES, Envelopes
 from streams.edge.publisher import Publisher
 from streams.edge.registry_follower import RegistryFollower
 from streams.edge.registry_view import RegistryView
-from streams.edge.sources.consumer import SourceConsumer, SourceObserver
-from streams.edge.sources.events import SourceEvent
+from streams.edge.sources.consumer import Convert, SourceConsumer, SourceObserver
+from streams.edge.sources.events import SourceEvent, SourceRecord, event_of
 from streams.edge.sources.values import AvroValues, reader_of
 from streams.errors import BrokerError
 from streams.observe import logs
 from streams.settings import Settings
 
-__all__ = ["SOURCES_MAX", "EnvelopeSink", "StreamSources", "sources_in_force"]
+__all__ = ["SOURCES_MAX", "EnvelopeSink", "StreamSources", "converter_of", "sources_in_force"]
 
 _LOG = logs.logger(__name__)
 
@@ -181,8 +182,7 @@ class StreamSources:
             self._settings,
             source,
             self._sink,
-            reader_of(source.format, self._avro),
-            bytes_max=self._settings.http_max_body_bytes,
+            converter_of(source, self._avro, self._settings.http_max_body_bytes),
             observer=self._observer,
         )
         self._consumers[source.trigger_id] = consumer
@@ -202,6 +202,16 @@ class StreamSources:
     def _fail(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+
+
+def converter_of(source: StreamSource, avro: AvroValues | None, bytes_max: int) -> Convert:
+    """Return what makes events of a source's records."""
+    read = reader_of(source.format, avro)
+
+    def convert(record: SourceRecord) -> SourceEvent | SourceRejected | None:
+        return event_of(source, record, read, time.time_ns() // 1_000_000, bytes_max)
+
+    return convert
 
 
 def sources_in_force(rows: Sequence[RowRegisteredBinding]) -> list[StreamSource]:
