@@ -203,15 +203,15 @@ async def test_what_was_not_in_the_log_is_read_again_under_the_same_ids(kafka: K
     sink.gate.clear()
     stuck = consumer(kafka, source(topic), sink)
     stuck.start()
-    await eventually(lambda: len(sink.events) == 10, "all fetched")
-    await stuck.stop()  # the broker never had them
+    await eventually(lambda: bool(sink.events), "a first round")
+    await stuck.stop()  # the broker never had it
     ids = {each.event["id"] for each in sink.events}
     again = Sink()
     next_one = consumer(kafka, source(topic), again)
     next_one.start()
     await eventually(lambda: len(again.events) == 10, "all fetched again")
     await next_one.stop()
-    assert {each.event["id"] for each in again.events} == ids
+    assert {each.event["id"] for each in again.events} >= ids
     third = Sink()
     last = consumer(kafka, source(topic), third)
     await asyncio.to_thread(produce, kafka.settings, topic, [10])
