@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from streams.core import bounds, circuit, parking
 from streams.core.circuit import SOON_MS
-from streams.core.destination import parked_key
+from streams.core.destination import destination_of, parked_key
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_moves import (
     dead_letter,
@@ -105,7 +105,13 @@ def _pass_on(state: State, row: RowCircuit, own: str) -> Iterable[Output]:
 def _ends(
     state: State, row: RowCircuit, episodes: list[CircuitEpisode], failures: int
 ) -> list[Output]:
-    """Store a row without the episodes that ended."""
+    """Store a row without the episodes that ended.
+
+    `failures` count only where a binding goes to that destination.
+    """
+    index: DispatchIndex = state.index
+    if not any(destination_of(each) == row["destination"] for each in index.bindings.values()):
+        failures = 0
     own = row["own"] if any(each["id"] == row["own"] for each in episodes) else None
     after: RowCircuit = {**row, "episodes": episodes, "own": own, "failures": failures}
     if own is None:

@@ -419,3 +419,18 @@ def test_failures_of_a_destination_that_nobody_names_any_more_are_forgotten() ->
     log.tick(10_000)
     log.add("invocation_completed", completed("denied", "a", fence=2))
     assert not [key for key in log.rows if key.startswith(("o:", "b:", "d:"))]
+
+
+def test_a_word_on_a_destination_that_nobody_names_leaves_nothing_behind() -> None:
+    log = partition_of(1, 2)
+    word = {
+        "destination": "local:gone",
+        "episode": "0-1",
+        "change": "opened",
+        "partition": 0,
+        "until_ms": 1,
+        "passes": 0,
+    }
+    log.add("circuit_changed", word)
+    log.add("circuit_changed", {**word, "change": "untested"})
+    assert not [key for key in log.rows if key.startswith("o:")]
