@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.gate.slots import SLOT_GATES, Slots
+from streams.core.wire import BindingDefinition
 from streams.testing import retry_policy
 from tests.support.circuit_model import OPEN_MS, CircuitModel
 from tests.support.dispatch_log import completed, matched
@@ -48,7 +49,7 @@ class _Machine(RuleBasedStateMachine):
         self.ends: dict[str, str] = {}
 
     def publish(self, flow: dict[str, Any], delay_ms: int) -> None:
-        bound = gated(flow)
+        bound: BindingDefinition = gated(flow)
         retry = retry_policy(
             "linear" if delay_ms else "immediate", max_attempts=ATTEMPTS_MAX, delay_ms=delay_ms
         )

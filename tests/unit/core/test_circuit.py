@@ -54,7 +54,7 @@ def test_a_binding_without_a_circuit_opens_none() -> None:
 def test_a_binding_without_a_circuit_is_not_held_back_by_one() -> None:
     log = opened()
     off = gated({"circuit": "off"})
-    other = {**off, "trigger_id": "other", "binding_key": "other@v1"}
+    other: Any = {**off, "trigger_id": "other", "binding_key": "other@v1"}
     log.add("revision_published", revision(2, added=[other]))
     word = {**matched("goes-on"), "trigger_id": "other", "binding_key": "other@v1"}
     assert "invoke" in kinds(log.add("event_matched", word))

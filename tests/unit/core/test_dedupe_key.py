@@ -116,7 +116,7 @@ def test_claims_are_bounded_and_the_one_that_expires_first_goes_first() -> None:
 def test_a_claim_holds_for_every_version_of_its_trigger() -> None:
     log = ClaimLog()
     log.match("a", "7")
-    second = {**gated({"note": "v2"}), "version": 2, "binding_key": "triage@v2"}
+    second: Any = {**gated({"note": "v2"}), "version": 2, "binding_key": "triage@v2"}
     log.add("revision_published", revision(2, added=[second], drained=["triage@v1"]))
     word = {**matched("b", binding_key="triage@v2"), "keys": {"dedupe": "7"}}
     assert kinds(log.add("event_matched", word)) == ["dispatch_skipped"]
