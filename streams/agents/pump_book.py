@@ -2,8 +2,8 @@
 
 The invokers' backlog is what lies in their topic behind their group's offsets.  It may be as long
 as `max_outstanding` for each of them; and, since offsets are committed a tenth of a second late,
-as long as what they finish in a second at their present pace.  So slow handlers see a short queue,
-and fast ones never wait for a sample.
+as long as what they finish in two seconds at their present pace.  So slow handlers see a short
+queue, and fast ones never wait for a sample.
 
 Between two samples each record that is admitted counts as one invocation.
 
@@ -23,6 +23,10 @@ __all__ = ["PumpBook", "Sample", "Standing"]
 
 RATE_OVER_S = 0.3
 """The pace is that of three samples: it triples within one where invokers turn out to be fast."""
+
+PACE_S = 2.0
+"""Work for so long may be before the invokers: more than an outcome's way into their group's offset
+takes on a machine that has other things to do, or the pump would slow down what it measures."""
 
 _RATE_OVER_S_MIN = 0.05
 STALE_AFTER_S = 2.0
@@ -90,7 +94,7 @@ class PumpBook:
             for partition, end in sample.ends.items()
         )
         invokers = max(1, sample.invokers)
-        limit = max(max_outstanding * invokers, self._finished_in_a_second())
+        limit = max(max_outstanding * invokers, int(PACE_S * self._pace()))
         return Standing(behind + self._admitted, limit, invokers)
 
     def room(self, max_outstanding: int, now_s: float) -> int | None:
@@ -100,8 +104,9 @@ class PumpBook:
         standing = self.standing(max_outstanding, now_s)
         return max(0, standing.limit - standing.outstanding)
 
-    def _finished_in_a_second(self) -> int:
+    def _pace(self) -> float:
+        """Return how many invocations are finished in a second."""
         first_s, first = self._finished[0]
         last_s, last = self._finished[-1]
         passed_s = last_s - first_s
-        return 0 if passed_s < _RATE_OVER_S_MIN else int((last - first) / passed_s)
+        return 0.0 if passed_s < _RATE_OVER_S_MIN else (last - first) / passed_s

@@ -11,7 +11,7 @@ Source: DESIGN "Registry"; law 3; SEMANTICS 1.8.
 from __future__ import annotations
 
 from streams.codec import Codec
-from streams.core import bounds, revision
+from streams.core import bounds
 from streams.core.manifest import Manifest
 from streams.core.wire import ManifestApplied, Policy
 from streams.edge.codecs import codec_of
@@ -51,7 +51,8 @@ def policy_of(settings: Settings) -> Policy:
         # A dead letter is an entry for as long as the log keeps its body.
         "action_graph": settings.action_graph == "on",
         "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
-        "pump_max_outstanding": revision.POLICY_DEFAULT["pump_max_outstanding"],
+        # What an invoker runs, and what it holds ready.
+        "pump_max_outstanding": 5 * settings.invoker_max_outstanding,
     }
 
 

@@ -37,13 +37,13 @@ def test_each_live_invoker_adds_its_share_and_none_counts_as_one() -> None:
     assert book.room(64, 0.2) == 64
 
 
-def test_fast_invokers_may_have_what_they_finish_in_a_second() -> None:
+def test_fast_invokers_may_have_what_they_finish_in_two_seconds() -> None:
     book = PumpBook()
     for step in range(11):
         book.sampled(sample(step * 0.2, 1_000 + 600 * step, 600 * step))
     standing = book.standing(64, 2.0)
     assert standing.outstanding == 999
-    assert standing.limit == 3_000
+    assert standing.limit == 6_000
 
 
 def test_invokers_that_stand_still_lose_that_within_a_second() -> None:
@@ -115,4 +115,4 @@ def rate(samples: list[tuple[float, int]]) -> int:
     last_s, last = samples[-1]
     old = [each for each in samples[:-1] if each[0] <= last_s - RATE_OVER_S]
     first_s, first = old[-1] if old else samples[0]
-    return 0 if last_s - first_s < 0.05 else int((last - first) / (last_s - first_s))
+    return 0 if last_s - first_s < 0.05 else int(2 * ((last - first) / (last_s - first_s)))
