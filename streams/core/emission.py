@@ -107,6 +107,7 @@ def _envelope(
         "binding_version": None,
         "replay_of_event_id": None,
         "webhook_path": None,
+        "dlq_entry_id": None,
         "event": emitted_event,
     }
     headers: tuple[tuple[str, str], ...] = ()

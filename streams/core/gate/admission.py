@@ -139,19 +139,19 @@ def _meet_batch(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Ver
     key = gate_key(row, "batch")
     if row["body_bytes"] > BATCH_BYTES_MAX:
         return Verdict(row=row, outputs=(decision(row, key, "batch_dispatched", count=1),))
-    members = slots.in_order(key)
-    if members and slots.waiting_bytes(key) + row["body_bytes"] > BATCH_BYTES_MAX:
-        fired = _fire_batch(slots, _row_of(state, members[0]))
+    leader, size = slots.first(key), slots.waiters(key) + 1
+    if leader is not None and slots.waiting_bytes(key) + row["body_bytes"] > BATCH_BYTES_MAX:
+        fired = _fire_batch(slots, _row_of(state, leader))
         first = _collect(state, slots, flow, row, size=1)
         assert first.waits is not None, "there is room where nobody waits"
         state.rows.put(f"d:{row['dispatch_id']}", first.waits)
         outputs = (*fired.outputs, *first.outputs)
         return Verdict(row=fired.row, outputs=outputs, skipped=fired.skipped)
-    answer = _collect(state, slots, flow, row, size=len(members) + 1)
-    if answer.waits is None or len(members) + 1 < batch.size:
+    answer = _collect(state, slots, flow, row, size=size)
+    if answer.waits is None or size < batch.size:
         return answer
     state.rows.put(f"d:{row['dispatch_id']}", answer.waits)
-    fired = _fire_batch(slots, _row_of(state, members[0]) if members else answer.waits)
+    fired = _fire_batch(slots, answer.waits if leader is None else _row_of(state, leader))
     return Verdict(row=fired.row, outputs=(*answer.outputs, *fired.outputs), skipped=fired.skipped)
 
 
