@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from statistics import mean
 
 from confluent_kafka import TopicPartition
@@ -77,7 +77,7 @@ def _pile_up(lab: Lab, codec: Codec) -> None:
     planned.close()
 
 
-def _retries_planned(settings: Settings) -> Iterator[int]:
+def _retries_planned(settings: Settings) -> Generator[int, None, None]:
     """Yield how many retries have been planned since the first call's beginning."""
     with make_consumer(settings, group_id=None) as consumer:
         consumer.assign(

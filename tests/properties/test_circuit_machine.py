@@ -53,7 +53,8 @@ class _Machine(RuleBasedStateMachine):
         retry = retry_policy(
             "linear" if delay_ms else "immediate", max_attempts=ATTEMPTS_MAX, delay_ms=delay_ms
         )
-        self.log.add("revision_published", revision(1, added=[{**bound, "retry": retry}]))
+        added: Any = {**bound, "retry": retry}
+        self.log.add("revision_published", revision(1, added=[added]))
 
     def newcomer(self) -> str:
         """The next dispatch, which has not come yet."""

@@ -50,6 +50,7 @@ class Registry:
         settle(memory, step)
         for output in step.outputs:
             if output.topic == "triggers.registry":
+                assert output.value is not None, "the registry deletes nothing there"
                 self.add(dict(output.headers)["kind"].decode(), output.value)
 
     def view(self) -> RegistryView:

@@ -311,7 +311,7 @@ def test_a_dead_letter_fits_into_a_record_whatever_its_attempts_said() -> None:
     assert len(entry["attempts"]) == 100
     assert {len(each["error"]) for each in entry["attempts"]} == {500}
     assert len(entry["final_error"]) == 1_024
-    sizes = [len(output.value) for step in log.steps for output in step.outputs]
+    sizes = [len(output.value or b"") for step in log.steps for output in step.outputs]
     assert max(sizes) <= MAX_RECORD_BYTES
 
 

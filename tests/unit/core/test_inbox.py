@@ -14,7 +14,7 @@ from tests.support.webhooks import with_path
 HOUR_MS = 3_600_000
 
 
-def log(*bindings: Any, partitions: int = 1, **limits: int) -> StageLog:
+def log(*bindings: Any, partitions: int = 1, **limits: Any) -> StageLog:
     """An inbox partition under revision 1."""
     started = StageLog("inbox", partitions=partitions)
     started.add("revision_published", revision(1, added=bindings, in_force=policy(**limits)))
