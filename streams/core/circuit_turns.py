@@ -151,6 +151,8 @@ def on_circuit_changed(state: State, record: Record, /) -> Answer:
     row = circuit.circuit_of(state, destination) or circuit.fresh(destination)
     episode: CircuitEpisode = {"id": word["episode"], "until_ms": word["until_ms"]}
     others = [each for each in row["episodes"] if each["id"] != episode["id"]]
+    if len(others) >= state.partitions:
+        return Rejection("DSP-007", "an episode too many: a partition has one at most")
     match word["change"]:
         case "opened":
             return _opened_elsewhere(state, row, [*others, episode])
@@ -167,8 +169,6 @@ def on_circuit_changed(state: State, record: Record, /) -> Answer:
 def _opened_elsewhere(
     state: State, row: RowCircuit, episodes: list[CircuitEpisode]
 ) -> Iterable[Output]:
-    if len(episodes) > state.partitions:  # one a partition at most
-        episodes = episodes[-state.partitions :]
     due_ms = row["due_ms"] if row["own"] is not None else None
     circuit.keep(state, {**row, "episodes": episodes, "due_ms": due_ms})
     return ()

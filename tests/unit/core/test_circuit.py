@@ -405,6 +405,10 @@ def test_words_that_nobody_can_have_said_are_refused() -> None:
         "passes": 0,
     }
     assert kinds(log.add("circuit_changed", word)) == ["record_quarantined"]
+    for number in range(2):
+        log.add("circuit_changed", {**word, "destination": DESTINATION, "episode": f"0-{number}"})
+    third = {**word, "destination": DESTINATION, "episode": "0-3"}
+    assert kinds(log.add("circuit_changed", third)) == ["record_quarantined"]
     own = {**word, "destination": DESTINATION, "partition": 1}
     assert kinds(log.add("circuit_changed", own)) == ["record_quarantined"]
 
