@@ -9,7 +9,6 @@ STAMP := $(VENV)/.installed
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 PROBE := import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
 ONCE ?=
-ARGS ?=
 
 .PHONY: help setup run test check format generate bench chaos soak vectors lock clean
 
@@ -48,7 +47,13 @@ run: setup ## Show the whole thing at work on a Kafka of its own (ONCE=1: end af
 	@$(BIN)/harn demo $(if $(ONCE),--once) $(ARGS)
 
 test: setup check ## Run the checks and the whole suite, broker tests included (ARGS= goes to pytest).
+ifdef ARGS
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+else
+	@# Tests that need a Kafka watch processes and clocks: they have the machine for themselves.
+	$(BIN)/python -m pytest -m "not soak and not broker" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "broker and not soak" --durations=20
+endif
 
 check: setup ## Format, lint, types and import directions.
 	$(BIN)/ruff format --check .

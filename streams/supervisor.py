@@ -61,6 +61,14 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until the child ends for good; returns its exit code, 0 when asked to stop."""
+        try:
+            return self._run()
+        finally:
+            # One that comes while Python exits would end it, and hide the code.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+
+    def _run(self) -> int:
         os.set_blocking(self._waker, False)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -34,19 +34,24 @@ def ticks(schedule: str, zone: str, start: str, count: int) -> list[str]:
 
 
 # ---------------------------------------------------------------------- plain times
-def fields(values: tuple[int, int]) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
-    """A cron field and the values that it stands for."""
+def fields(
+    values: tuple[int, int], end: int | None = None
+) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
+    """A cron field and the values that it stands for; `*` goes to `end`."""
     low, high = values
-    every = st.just(("*", frozenset(range(low, high + 1))))
+    end = high if end is None else end
+    every = st.just(("*", frozenset(range(low, end + 1))))
     one = st.integers(low, high).map(lambda at: (str(at), frozenset({at})))
-    step = st.integers(2, 20).map(lambda by: (f"*/{by}", frozenset(range(low, high + 1, by))))
+    step = st.integers(2, 20).map(lambda by: (f"*/{by}", frozenset(range(low, end + 1, by))))
     span = st.tuples(st.integers(low, high), st.integers(low, high)).map(
         lambda ends: (f"{min(ends)}-{max(ends)}", frozenset(range(min(ends), max(ends) + 1)))
     )
     return st.one_of(every, one, step, span)
 
 
-SCHEDULES = st.tuples(fields((0, 59)), fields((0, 23)), fields((1, 28)), fields((1, 12)))
+# A single day is one that every month has, so that each schedule ticks.
+DAYS = fields((1, 28), 31)
+SCHEDULES = st.tuples(fields((0, 59)), fields((0, 23)), DAYS, fields((1, 12)))
 
 
 def matches(at_ms: int, minutes: object, hours: object, days: object, months: object) -> bool:
