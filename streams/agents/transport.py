@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
@@ -126,6 +127,7 @@ class StageConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._handed: dict[TP, int] = {}
+        self._lists: deque[tuple[TP, Batch]] = deque()  # fetched, and not handed on yet
         self._seeks: dict[TP, int] = {}
         self._read_offset = _NoReadOffsets()
 
@@ -136,23 +138,29 @@ class StageConsumer(driver.Consumer):
         self,
         timeout: float,  # noqa: ASYNC109 - Faust's signature
     ) -> AsyncIterator[tuple[TP, Any]]:
-        """Fetched records: lists for the stage, single messages for any other topic."""
+        """Fetched records: lists for the stage, single messages for any other topic.
+
+        A list may come from a fetch that began before a seek and ended after it, while the flow is
+        still stopped: it is kept until the flow goes on, since nobody would seek for it again.
+        """
         live = self.app.live
-        records, active = await self._wait_next_records(timeout)
+        waiting = bool(self._lists) and self.flow_active
+        records = {} if waiting else (await self._wait_next_records(timeout))[0]
         generation = self.app.consumer_generation_id
-        self._adapt_fetch_wait(bool(records))
-        if not records or self.should_stop or not self.flow_active:
-            return
+        self._adapt_fetch_wait(waiting or bool(records))
         others: dict[TP, Any] = {}
         for tp, (seek, fetched) in records.items():
-            if tp.topic != live.source:
+            if tp.topic == live.source:
+                self._lists.append((tp, Batch(tp, generation, fetched, seek)))
+            else:
                 others[tp] = fetched
-                continue
-            wanted = tp in active or tp in self._buffered_partitions
-            if wanted and self.flow_active and self.app.consumer_generation_id == generation:
-                self._handed[tp] = fetched[-1].offset + 1
-                yield tp, self._batch_message(tp, Batch(tp, generation, fetched, seek))
-        if others:
+        while self._lists and self.flow_active and not self.should_stop:
+            tp, batch = self._lists.popleft()
+            # Others were fetched before a seek that has been made, or will be.
+            if batch.generation == self.app.consumer_generation_id and self.is_current(batch):
+                self._handed[tp] = batch.records[-1].offset + 1
+                yield tp, self._batch_message(tp, batch)
+        if others and self.flow_active and not self.should_stop:
             for tp, record in self.scheduler.iterate(others):
                 if not self.flow_active or self.app.consumer_generation_id != generation:
                     break

@@ -1,0 +1,82 @@
+"""What a stage's consumer hands on of what it fetched around a seek: all of it, once, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+from faust.types import TP
+
+from streams.agents.transport import StageConsumer, _Fetched
+
+PLACE = TP("mailbox", 2)
+
+
+class Consumer(StageConsumer):
+    """The consumer without Faust behind it: what a fetch brings is put in by hand."""
+
+    should_stop = False
+    flow_active = True
+
+    def __init__(self, *fetches: _Fetched) -> None:
+        self.app: Any = SimpleNamespace(
+            live=SimpleNamespace(source=PLACE.topic), consumer_generation_id=7
+        )
+        self._fetches = deque(fetches)
+        self._lists = deque()
+        self._handed = {}
+        self._seeks = {PLACE: 1}
+
+    async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:  # noqa: ARG002, ASYNC109
+        return ({PLACE: self._fetches.popleft()} if self._fetches else {}), {PLACE}
+
+    def _adapt_fetch_wait(self, heard: bool) -> None:
+        del heard
+
+    async def offsets(self) -> list[int]:
+        """What one call hands on."""
+        return [
+            record.offset
+            async for _, message in self.getmany(1.0)
+            for record in message.value.records
+        ]
+
+
+def fetched(seek: int, *offsets: int) -> _Fetched:
+    return _Fetched(
+        seek,
+        [
+            SimpleNamespace(offset=each, timestamp=0, timestamp_type=1, value=b"")
+            for each in offsets
+        ],
+    )
+
+
+async def test_a_list_that_comes_after_a_seek_but_before_the_flow_is_kept() -> None:
+    consumer = Consumer(fetched(1, 296, 297, 298), fetched(1, 299))
+    consumer.flow_active = False
+    assert await consumer.offsets() == []
+    consumer.flow_active = True
+    assert await consumer.offsets() == [296, 297, 298]
+    assert await consumer.offsets() == [299]
+
+
+async def test_lists_fetched_before_a_seek_are_dropped_also_when_they_were_kept() -> None:
+    consumer = Consumer(fetched(1, 296), fetched(1, 290), fetched(2, 296))
+    consumer.flow_active = False
+    assert await consumer.offsets() == []
+    consumer._seeks[PLACE] = 2
+    consumer.flow_active = True
+    assert await consumer.offsets() == []
+    assert await consumer.offsets() == []
+    assert await consumer.offsets() == [296]
+
+
+async def test_a_list_of_a_generation_that_is_over_is_dropped() -> None:
+    consumer = Consumer(fetched(1, 296))
+    consumer.flow_active = False
+    assert await consumer.offsets() == []
+    consumer.app.consumer_generation_id = 8
+    consumer.flow_active = True
+    assert await consumer.offsets() == []
