@@ -73,10 +73,10 @@ generate: setup ## Write what follows from the declarations: wire types, pages o
 bench: setup ## Measure, and write bench/results/latest.json.
 	$(BIN)/python -m bench $(ARGS)
 
-chaos: setup ## Only the tests that kill processes.
+chaos: setup ## Only the tests that kill processes, the long ones included.
 	$(BIN)/python -m pytest -m chaos $(ARGS)
 
-soak: setup ## Hours of load and kills (ARGS= goes to pytest).
+soak: setup ## What is too long for every change: load, kills, schedules (ARGS= goes to pytest).
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 vectors: setup ## Write the golden logs' outputs anew: look at the difference, it is a change of behaviour.

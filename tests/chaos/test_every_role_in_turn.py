@@ -29,7 +29,12 @@ from tests.support.app_cluster import (
 from tests.support.broker import PrivateBroker
 from tests.support.fleet import Fleet, Member, wait_until
 
-pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.broker,
+    pytest.mark.soak,
+    pytest.mark.timeout(400),
+]
 
 ROLES = ("registry", "inbox", "dispatch", "invoker")
 

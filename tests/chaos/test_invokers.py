@@ -134,6 +134,7 @@ def lost(settings: Settings) -> int:
     return len(read(settings, "triggers.lifecycle", {"InvocationLost"}))
 
 
+@pytest.mark.soak
 def test_a_rolling_restart_of_the_invokers_loses_and_cancels_nothing(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

@@ -24,7 +24,8 @@ from tests.support.app_cluster import (
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+# A schedule ticks once a minute at most: this waits for several.
+pytestmark = [pytest.mark.broker, pytest.mark.soak, pytest.mark.timeout(300)]
 
 TRIGGERS = 6
 MANIFEST = "".join(
