@@ -30,7 +30,7 @@ from tests.support.rendered_chart import Rendered, ci_values, container, environ
 pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 60.0
+WAIT_S = 100.0
 
 
 def free_port() -> int:
