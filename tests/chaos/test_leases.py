@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from streams.kafka import make_consumer
+from streams.kafka import make_admin, make_consumer
 from streams.settings import Settings
 from tests.support.app_cluster import (
     apply,
@@ -30,6 +30,7 @@ from tests.support.fleet import Fleet, Member, wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.broker, pytest.mark.timeout(240)]
 
+GROUP = "harn.invoker"
 LEASE_MS = 12_000
 GRACE_MS = 2_000
 EVENTS = 12
@@ -80,6 +81,16 @@ class App:
     def emit(self) -> None:
         asyncio.run(emit(self.settings, (event(number) for number in range(EVENTS))))
 
+    def wait_shared(self) -> None:
+        """Return once both invokers have partitions: what comes before goes to the first one."""
+        admin = make_admin(self.settings)
+
+        def look() -> bool:
+            members = admin.describe_consumer_groups([GROUP])[GROUP].result(10).members
+            return len(members) == 2 and all(each.assignment.topic_partitions for each in members)
+
+        wait_until("both invokers have partitions", look, 60)
+
     def starts(self) -> list[tuple[str, int]]:
         """Attempt id and process of every start of a handler."""
         log = self.manifest.with_name("starts.log")
@@ -109,7 +120,7 @@ class App:
     def _all_committed(self) -> bool:
         intents = read(self.settings, "trigger.invocations", {"invoke"})
         ends = {entry.partition: entry.offset + 1 for entry in intents}
-        consumer = make_consumer(self.settings, group_id="harn.invoker")
+        consumer = make_consumer(self.settings, group_id=GROUP)
         try:
             found = consumer.committed([TopicPartition("trigger.invocations", p) for p in ends], 30)
         finally:
@@ -157,6 +168,7 @@ def test_a_killed_invokers_attempts_are_issued_again(
     with Fleet([app.stages, *app.invokers], supervise=False) as fleet:
         fleet.wait_ready()
         apply(app.settings, app.manifest)
+        app.wait_shared()
         app.emit()
         victim = app.invokers[0]
         app.wait_leased(victim)
@@ -177,6 +189,7 @@ def test_a_stopped_invokers_outcome_is_refused(
     with Fleet([app.stages, *app.invokers], supervise=False) as fleet:
         fleet.wait_ready()
         apply(app.settings, app.manifest)
+        app.wait_shared()
         app.emit()
         victim = app.invokers[0]
         app.wait_leased(victim)

@@ -16,7 +16,6 @@ PLACE = TP("mailbox", 2)
 class Consumer(StageConsumer):
     """The consumer without Faust behind it: what a fetch brings is put in by hand."""
 
-    should_stop = False
     flow_active = True
 
     def __init__(self, *fetches: _Fetched) -> None:
@@ -27,6 +26,10 @@ class Consumer(StageConsumer):
         self._lists = deque()
         self._handed = {}
         self._seeks = {PLACE: 1}
+
+    @property
+    def should_stop(self) -> bool:
+        return False
 
     async def _wait_next_records(self, timeout: float) -> tuple[Any, Any]:  # noqa: ARG002, ASYNC109
         return ({PLACE: self._fetches.popleft()} if self._fetches else {}), {PLACE}
