@@ -23,7 +23,7 @@ _DEDUPE_ROWS = 10_000
 def measure(lab: Lab) -> list[Row]:
     """One long round: memory after each tenth of the events."""
     codec = bench_codec()
-    small = dataclasses.replace(lab.settings, dedupe_rows_max=_DEDUPE_ROWS)
+    small = dataclasses.replace(lab.settings, dedupe_max_rows=_DEDUPE_ROWS)
     place_of_it = dataclasses.replace(lab, settings=small)
     megabytes: list[float] = []
     with serving(place_of_it) as place:

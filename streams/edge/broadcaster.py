@@ -15,15 +15,13 @@ Source: DESIGN law 3, "Roles".
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 from streams.codec import Codec, DecodeError
 from streams.core import inbox, registry
+from streams.edge.follower import BACKOFF_FIRST_S, BACKOFF_MAX_S, Follower
 from streams.edge.ingest.envelopes import ENVELOPES
 from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import LONG_WAIT_MS, ReadRecord, TopicReader
@@ -38,16 +36,12 @@ MAILBOXES = (inbox.DISPATCHES, ENVELOPES)
 """Downstream first."""
 
 _READ_S = 0.5
-_BACKOFF_FIRST_S = 0.1
-_BACKOFF_MAX_S = 5.0
-
-_Result = TypeVar("_Result")
 
 _CONTROL_KEY = b"\0revision"
 """No event has this key: ids and delivery keys hold no NUL."""
 
 
-class Broadcaster:
+class Broadcaster(Follower):
     """Follows the registry's log and broadcasts its revisions; an `EdgeService`.
 
     Args:    publisher: started and stopped by whoever made it, around this service.
@@ -56,39 +50,29 @@ class Broadcaster:
     name = "broadcaster"
 
     def __init__(self, settings: Settings, publisher: Publisher, codec: Codec) -> None:
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._settings = settings
+        super().__init__(settings)
         self._publisher = publisher
         self._codec = codec
         self._pending = _Pending(codec)
-        self._stopping = asyncio.Event()
         self._reader: TopicReader | None = None
-        # The consumer lives in a thread of its own: a read waits for records.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="broadcaster")
-        self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to follow.  Raises TopologyError without the registry's topic, BrokerError."""
         open_reader = partial(TopicReader, wait_ms=LONG_WAIT_MS)
         self._reader = await self._in_thread(open_reader, self._settings, registry.REGISTRY)
         self._reader.start_at({0: 0})
-        self._following = asyncio.create_task(self._follow(self._reader), name="broadcaster")
-        self._following.add_done_callback(self._ended)
+        self._begin(self._follow(self._reader))
 
     async def stop(self) -> None:
         """Stop between two steps, at once when idle; idempotent."""
-        self._stopping.set()
-        if self._following is not None:
-            await asyncio.wait([self._following], timeout=self._settings.drain_ms / 1_000)
-            self._following.cancel()
-            self._following = None
+        await self._end()
         if self._reader is not None:
             await self._in_thread(self._reader.close)
             self._reader = None
         self._thread.shutdown(wait=False)
 
     async def _follow(self, reader: TopicReader) -> None:
-        backoff_s = _BACKOFF_FIRST_S
+        backoff_s = BACKOFF_FIRST_S
         caught_up = False
         while not self._stopping.is_set():
             try:
@@ -97,13 +81,13 @@ class Broadcaster:
                 caught_up = caught_up or reader.at_end
                 if caught_up:
                     await self._broadcast_due()
-                backoff_s = _BACKOFF_FIRST_S
+                backoff_s = BACKOFF_FIRST_S
             except BrokerError as error:
                 if not error.retryable:
                     raise
                 _LOG.warning("broadcast_delayed", extra={"reason": str(error), "wait_s": backoff_s})
                 await self._pause(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
     async def _broadcast_due(self) -> None:
         """Broadcast what is due; after a failure the same revision is due again."""
@@ -129,21 +113,6 @@ class Broadcaster:
             )
             self._pending.done(revision)
             _LOG.info("revision_broadcast", extra={"revision": revision})
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    def _ended(self, following: asyncio.Task[None]) -> None:
-        if following.cancelled() or self.failed.done():
-            return
-        error = following.exception()
-        if error is not None:
-            self.failed.set_exception(error)
-
-    async def _in_thread(self, call: Callable[..., _Result], *arguments: object) -> _Result:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, call, *arguments)
 
 
 class _Pending:

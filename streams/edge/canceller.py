@@ -13,16 +13,14 @@ Source: SEMANTICS 2.5; DESIGN 3, "Roles".
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from streams.codec import Codec, DecodeError
 from streams.core.inbox import DISPATCHES
 from streams.core.record import Position
+from streams.edge.follower import BACKOFF_FIRST_S, BACKOFF_MAX_S, Follower
 from streams.edge.publisher import Publisher
 from streams.errors import BrokerError, TopologyError
 from streams.kafka import make_consumer
@@ -40,14 +38,10 @@ _LOG = logs.logger(__name__)
 _READ_S = 0.5
 _BATCH_MAX = 100  # each becomes a record in every partition
 _REQUEST_BYTES_MAX = 10_000  # far above what ids can fill
-_BACKOFF_FIRST_S = 0.1
-_BACKOFF_MAX_S = 5.0
 _START_TIMEOUT_S = 30.0
 
-_Result = TypeVar("_Result")
 
-
-class Canceller:
+class Canceller(Follower):
     """Follows the cancel requests; an `EdgeService`.
 
     Args:    publisher: started and stopped by whoever made it, around this service.
@@ -56,29 +50,19 @@ class Canceller:
     name = "canceller"
 
     def __init__(self, settings: Settings, publisher: Publisher, codec: Codec) -> None:
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._settings = settings
+        super().__init__(settings)
         self._publisher = publisher
         self._codec = codec
-        self._stopping = asyncio.Event()
         self._consumer: Consumer | None = None
-        # The consumer lives in a thread of its own: a read waits for records.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="canceller")
-        self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join the group.  Raises TopologyError without the topic, BrokerError without a broker."""
         self._consumer = await self._in_thread(self._open)
-        self._following = asyncio.create_task(self._follow(self._consumer), name="canceller")
-        self._following.add_done_callback(self._ended)
+        self._begin(self._follow(self._consumer))
 
     async def stop(self) -> None:
         """Stop between two batches and leave the group; idempotent."""
-        self._stopping.set()
-        if self._following is not None:
-            await asyncio.wait([self._following], timeout=self._settings.drain_ms / 1_000)
-            self._following.cancel()
-            self._following = None
+        await self._end()
         if self._consumer is not None:
             await self._in_thread(self._consumer.close)
             self._consumer = None
@@ -112,7 +96,7 @@ class Canceller:
     async def _copied(self, records: Sequence[Message]) -> bool:
         """Copy what is a request until the broker has it; False when stopped meanwhile."""
         requests = [record for record in records if self._takes(record)]
-        backoff_s = _BACKOFF_FIRST_S
+        backoff_s = BACKOFF_FIRST_S
         while True:
             try:
                 copies = [self._copy(request) for request in requests]
@@ -122,7 +106,7 @@ class Canceller:
                     raise
                 _LOG.warning("cancel_delayed", extra={"reason": str(error), "wait_s": backoff_s})
                 await self._pause(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
                 if self._stopping.is_set():
                     return False
             else:
@@ -170,21 +154,6 @@ class Canceller:
         except KafkaException as error:
             extra = {"reason": error.args[0].str(), "wait_s": 0}
             _LOG.warning("cancel_delayed", extra=extra)
-
-    async def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    def _ended(self, following: asyncio.Task[None]) -> None:
-        if following.cancelled() or self.failed.done():
-            return
-        error = following.exception()
-        if error is not None:
-            self.failed.set_exception(error)
-
-    async def _in_thread(self, call: Callable[..., _Result], *arguments: object) -> _Result:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, call, *arguments)
 
 
 def _is_record(message: Message) -> bool:
