@@ -150,6 +150,10 @@ def never_with_children(event: Event, _context: Context) -> NoReturn:
 
 
 # ---------------------------------------------------------------------- a process's end
+# A process keeps the number that its socket had in the one that started it, however high.
+_DESCRIPTORS_MAX = 65_536
+
+
 def exit_now(_event: Event, _context: Context) -> NoReturn:
     os._exit(3)
 
@@ -163,11 +167,11 @@ def abort(_event: Event, _context: Context) -> NoReturn:
 
 
 def close_everything(_event: Event, _context: Context) -> None:
-    os.closerange(3, 256)
+    os.closerange(3, _DESCRIPTORS_MAX)
 
 
 def write_garbage(_event: Event, _context: Context) -> NoReturn:
-    for descriptor in range(3, 64):
+    for descriptor in range(3, _DESCRIPTORS_MAX):
         try:
             os.write(descriptor, b"\xff\xff\xff\xff not a frame")
         except OSError:
