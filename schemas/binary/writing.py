@@ -80,8 +80,24 @@ def _filled(value: Mapping[str, Any], defaults: Mapping[str, Any], count: int) -
 
 
 _COUNTS = tuple(varint(number << 1) for number in range(_SMALL))
+_KEYS_MAX = 4_096
+_KEY_CHARS_MAX = 64
+_KEYS: dict[str, bytes] = {}
+
+
+def _key_of(key: str) -> bytes:
+    """Encode a map's key, and keep what it came to while there is room."""
+    text = key.encode()
+    data = varint(len(text) << 1) + text
+    if len(_KEYS) < _KEYS_MAX and len(key) <= _KEY_CHARS_MAX:
+        _KEYS[key] = data
+    return data
+
+
 _CONSTANTS: dict[str, object] = {
     "COUNTS": _COUNTS,
+    "KEYS": _KEYS,
+    "key_of": _key_of,
     "PRESENT_COUNTS": tuple(_PRESENT + count for count in _COUNTS),
     "NULL": b"\x00",
     "PRESENT": _PRESENT,
@@ -158,6 +174,12 @@ class _Writing:
             case "int" | "long":
                 return self._integer(INT_BITS[shape.name], value, present=present)
 
+    def _key(self, key: str) -> list[str]:
+        """Encode a map's key; the same few come again and again."""
+        piece = self._source.name("key")
+        self._source.add(f"{piece} = KEYS.get({key}) or key_of({key})")
+        return [piece]
+
     def _length(self, value: str, *, present: bool) -> str:
         piece = self._source.name("size")
         self._source.add(f"size = len({value})", f"{piece} = {_count('size', present=present)}")
@@ -212,15 +234,15 @@ class _Writing:
         self._source.add(f"size = len({value})")
         with self._source.block("if size:"):
             self._source.add(
-                f"{piece} = [{_count('size', present=present)}]", f"{emit} = {piece}.append"
+                f"{piece} = [{_count('size', present=present)}]", f"{emit} = {piece}.extend"
             )
             with self._source.block(loop):
-                pieces = self._shape(Primitive("string"), key, present=False) if key else []
+                pieces = self._key(key) if key else []
                 entry = self._source.name("entry")
                 self._source.add(f"{entry} = {item}")
                 pieces += self._shape(items, entry, present=False)
-                self._source.add(*(f"{emit}({name})" for name in pieces))
-            self._source.add(f"{emit}(COUNTS[0])", f"{piece} = b''.join({piece})")
+                self._source.add(f"{emit}(({', '.join(pieces)},))")
+            self._source.add(f"{piece}.append(COUNTS[0])", f"{piece} = b''.join({piece})")
         self._source.add(f"else: {piece} = {_branch(present=present) + _COUNTS[0]!r}")
         return [piece]
 

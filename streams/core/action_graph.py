@@ -52,14 +52,30 @@ _NOT_COUNTED = frozenset({"invoker_lost", "unresolved"})
 
 
 class _Drawing:
-    """What one step adds for one dispatch."""
+    """What one step adds for one dispatch, whose trace is `trace_id`."""
 
-    __slots__ = ("edges", "event_id", "headers", "nodes", "outcome", "predicate", "value")
+    __slots__ = (
+        "edges",
+        "event_id",
+        "headers",
+        "nodes",
+        "outcome",
+        "predicate",
+        "trace_id",
+        "value",
+    )
 
-    def __init__(self, value: Mapping[str, Any], event_id: str, output: Output | None) -> None:
+    def __init__(
+        self,
+        value: Mapping[str, Any],
+        event_id: str,
+        headers: tuple[tuple[str, str], ...],
+        trace_id: str | None,
+    ) -> None:
         self.value = value
         self.event_id = event_id
-        self.headers = () if output is None else output.headers
+        self.headers = headers
+        self.trace_id = trace_id
         self.nodes: dict[str, ActionGraphNode] = {}
         self.edges: list[ActionGraphEdge] = []
         self.outcome = "failed"
@@ -74,7 +90,7 @@ class _Drawing:
             "kind": kind,
             "status": status,
             "outcome": outcome,
-            "trace_id": None,
+            "trace_id": self.trace_id,
             "stage_id": None,
             "node_id": None,
             "worker_id": None,
@@ -86,6 +102,32 @@ class _Drawing:
     def edge(self, from_id: str, to_id: str, kind: str, label: str | None = None) -> None:
         self.edges.append({"from_id": from_id, "to_id": to_id, "kind": kind, "label": label})
 
+    def update(self) -> Output:
+        """Make the record of what was drawn."""
+        value = self.value
+        context = {
+            "dispatch_id": value["dispatch_id"],
+            "binding_key": value["binding_key"],
+            "trigger_id": value["trigger_id"],
+        }
+        replay_of = value["replay_of_event_id"]
+        if replay_of is not None:
+            context["replay_of_event_id"] = replay_of
+        update: ActionGraphUpdate = {
+            "source": SOURCE,
+            "trace_id": self.trace_id,
+            "event_id": self.event_id,
+            "observability": {
+                "schema_version": 1,
+                "action_graph_nodes": [*self.nodes.values()],
+                "action_graph_edges": self.edges,
+            },
+            "context": context,
+        }
+        return Output(
+            ACTION_GRAPH, "action_graph_update", self.event_id, update, headers=self.headers
+        )
+
 
 # ---------------------------------------------------------------------- ids
 def _trigger_id(event_id: str) -> str:
@@ -93,8 +135,9 @@ def _trigger_id(event_id: str) -> str:
 
 
 def _id(kind: str, value: Mapping[str, Any], event_id: str, attempt: int | None = None) -> str:
-    place = f"{kind}:{value['binding_key']}:{event_id}"
-    return place if attempt is None else f"{place}:{attempt}"
+    if attempt is None:
+        return f"{kind}:{value['binding_key']}:{event_id}"
+    return f"{kind}:{value['binding_key']}:{event_id}:{attempt}"
 
 
 # ---------------------------------------------------------------------- what steps say
@@ -251,9 +294,11 @@ _DRAW: dict[str, Callable[[_Drawing, Mapping[str, Any], State], None]] = {
 
 
 # ---------------------------------------------------------------------- the trigger
-def _begun(matched: EventMatched) -> _Drawing:
+def _begun(state: State, matched: EventMatched) -> _Drawing:
     event = matched["event"]
-    drawing = _Drawing(matched, event["id"], None)
+    row: RowDispatch | None = state.rows.get(f"d:{matched['dispatch_id']}")
+    headers = () if row is None else headers_of(row)
+    drawing = _Drawing(matched, event["id"], headers, event["trace_id"])
     id_ = _trigger_id(event["id"])
     label = f"{event['provider']}:{event['kind']}"
     metadata = _metadata_of(event)
@@ -279,7 +324,7 @@ def _metadata_of(event: TriggerEvent) -> dict[str, str]:
 
 # ---------------------------------------------------------------------- updates
 def _updates(
-    state: State, outputs: Iterable[Output], first: _Drawing | None, traces: dict[str, str]
+    state: State, outputs: list[Output], first: _Drawing | None, traces: Mapping[str, str]
 ) -> list[Output]:
     """Draw a step: one update for each dispatch that it says something of, in that order.
 
@@ -288,61 +333,26 @@ def _updates(
     drawings: dict[str, _Drawing] = {}
     if first is not None:
         drawings[first.value["dispatch_id"]] = first
-        row: RowDispatch | None = state.rows.get(f"d:{first.value['dispatch_id']}")
-        first.headers = () if row is None else headers_of(row)
-    for output in outputs:
-        draw = _DRAW.get(output.kind)
+    for _, kind, event_id, value, _, headers in outputs:
+        draw = _DRAW.get(kind)
         if draw is None:
             continue
-        value = output.value
         assert value is not None, "these records have values"
         dispatch_id: str = value["dispatch_id"]
         drawing = drawings.get(dispatch_id)
         if drawing is None:
-            drawing = drawings[dispatch_id] = _Drawing(value, output.key, output)
+            trace_id = traces.get(dispatch_id) or _trace_of(state, dispatch_id)
+            drawing = drawings[dispatch_id] = _Drawing(value, event_id, headers, trace_id)
         elif not drawing.headers:
-            drawing.headers = output.headers
+            drawing.headers = headers
         draw(drawing, value, state)
-    return [
-        _update(drawing, traces.get(dispatch_id) or _trace_of(state, dispatch_id))
-        for dispatch_id, drawing in drawings.items()
-        if drawing.nodes
-    ]
+    return [drawing.update() for drawing in drawings.values() if drawing.nodes]
 
 
 def _trace_of(state: State, dispatch_id: str) -> str | None:
     """Return the trace of a dispatch that lives; of another one's that this step ended, None."""
     row: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
     return None if row is None else row["trace_id"]
-
-
-def _update(drawing: _Drawing, trace_id: str | None) -> Output:
-    value = drawing.value
-    nodes = list(drawing.nodes.values())
-    for node in nodes:
-        node["trace_id"] = trace_id
-    context = {
-        "dispatch_id": value["dispatch_id"],
-        "binding_key": value["binding_key"],
-        "trigger_id": value["trigger_id"],
-    }
-    replay_of = value["replay_of_event_id"]
-    if replay_of is not None:
-        context["replay_of_event_id"] = replay_of
-    update: ActionGraphUpdate = {
-        "source": SOURCE,
-        "trace_id": trace_id,
-        "event_id": drawing.event_id,
-        "observability": {
-            "schema_version": 1,
-            "action_graph_nodes": nodes,
-            "action_graph_edges": drawing.edges,
-        },
-        "context": context,
-    }
-    return Output(
-        ACTION_GRAPH, "action_graph_update", drawing.event_id, update, headers=drawing.headers
-    )
 
 
 def drawn(on_record: FoldFn, /) -> FoldFn:
@@ -363,10 +373,7 @@ def drawn(on_record: FoldFn, /) -> FoldFn:
         begins = kind == "event_matched"
         if not (outputs or begins) or not revision.policy_in_force(state)["action_graph"]:
             return outputs
-        first = None
-        if begins:
-            first = _begun(record.value)
-            traces[record.value["dispatch_id"]] = record.value["event"]["trace_id"]
+        first = _begun(state, record.value) if begins else None
         return outputs + _updates(state, outputs, first, traces)
 
     return fold

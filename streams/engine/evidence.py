@@ -20,7 +20,7 @@ Source: DESIGN law 6 "a hash chained over inputs, outputs and rows, so that tamp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 
 from msgspec.msgpack import Encoder
 
@@ -85,5 +85,7 @@ class Evidence:
 
     def chain(self, entry: bytes) -> bytes:
         """Return the chain hash: over the entry that holds the previous one, and all pieces."""
-        framed = len(entry).to_bytes(4) + entry + b"".join(self.pieces)
-        return blake2b(framed, digest_size=HASH_BYTES).digest()
+        # With the processor's own instructions it is twice as fast as BLAKE2b; bodies are long.
+        chain = sha256(len(entry).to_bytes(4) + entry)
+        chain.update(b"".join(self.pieces))
+        return chain.digest()
