@@ -1,7 +1,8 @@
 """CEL and JMESPath over events: deterministic, without side effects, bounded.
 
-A plain chain of properties, which most keys are, is walked without the CEL library: it copies its
-whole context at each evaluation.
+The CEL library copies its whole context at each evaluation.  So a plain chain of properties, which
+most keys are, is walked without it, and any other expression is given only the properties that it
+names.
 
 Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
 event; regular expressions are the library's, which are linear, too.
@@ -28,6 +29,7 @@ _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
 _CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_MENTIONED = re.compile(r"(?<![\w.])event((?:\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)*)(\s*\()?")
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 _Program = Callable[[TriggerEvent], Any]
@@ -39,7 +41,7 @@ class ExpressionSet:
     def __init__(self) -> None:
         self._cel: OrderedDict[str, _Program] = OrderedDict()
         self._jmespath: OrderedDict[str, _Program] = OrderedDict()
-        self._documents: tuple[str, dict[str, Any]] = ("", {})
+        self._last: tuple[TriggerEvent | None, dict[str, Any]] = (None, {})
 
     def cel(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - see the protocol
         """See `Expressions.cel`."""
@@ -72,8 +74,9 @@ class ExpressionSet:
     def _compile_cel(self, source: str) -> _Program:
         if _CHAIN.fullmatch(source) and not _KEYWORDS & set(source.split(".")):
             return self._chain(source.split(".")[1:])
-        program = _bounded_cel(source)
-        return lambda event: program.execute({"event": self._document(event)})
+        execute = _bounded_cel(source).execute
+        paths = _paths_in(source)
+        return lambda event: execute({"event": _pruned(self._document(event), paths)})
 
     def _chain(self, names: list[str]) -> _Program:
         def walk(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
@@ -92,12 +95,45 @@ class ExpressionSet:
 
     def _document(self, event: TriggerEvent) -> dict[str, Any]:
         """The event as expressions see it; the last one is kept: several look at one event."""
-        known, document = self._documents
-        if known != event["id"] or document.get("_of") is not event:
+        known, document = self._last
+        if known is not event:
             payload = payload_of(event)
-            document = {**event, "payload": payload, "provider_payload": payload, "_of": event}
-            self._documents = (event["id"], document)
-        return {name: value for name, value in document.items() if name not in ("_of", "raw_body")}
+            document = {**event, "payload": payload, "provider_payload": payload}
+            del document["raw_body"]
+            self._last = event, document
+        return document
+
+
+def _paths_in(source: str) -> list[list[str]]:
+    """Return the chains of properties of `event` that a CEL text mentions, the calls left out.
+
+    One that is empty stands for the whole event.
+    """
+    paths: list[list[str]] = []
+    for mention in _MENTIONED.finditer(source):
+        names = re.findall(r"[A-Za-z_][A-Za-z0-9_]*", mention[1])
+        paths.append(names[:-1] if mention[2] else names)
+    return paths
+
+
+def _pruned(document: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:
+    """Return what is left of a document without the properties that no path leads to or through."""
+    pruned: dict[str, Any] = {}
+    for path in paths:
+        if not path:
+            return document
+        place, found = pruned, document
+        for name in path[:-1]:
+            value = found.get(name)
+            if type(value) is not dict or place.get(name) is value:  # another path ends there
+                break
+            place = place.setdefault(name, {})
+            found = value
+        else:
+            name = path[-1]
+        if name in found:
+            place[name] = found[name]
+    return pruned
 
 
 class Where:

@@ -52,7 +52,7 @@ class Dispatch(NamedTuple):
 
     def output(self, topic: str, kind: str, value: Value) -> Output:
         """Make an output about this dispatch, keyed by its event and carrying its headers."""
-        return Output(topic, kind, self.row["event_id"], value, headers=headers_of(self.row))
+        return Output(topic, kind, self.row["event_id"], value, None, headers_of(self.row))
 
 
 def headers_of(row: RowDispatch, /) -> tuple[tuple[str, str], ...]:

@@ -266,6 +266,7 @@ class _Batch:
     def _emit(self, outputs: Iterable[Output], cause: str, index: int) -> int:
         """Encode outputs with their headers; return the next index."""
         sinks, fold_header = self.stage.sinks, self.stage.fold_header
+        add, append = self.evidence.add_output, self.outputs.append
         for output in outputs:
             topic, kind, key_text, body, partition, extra = output
             sink = sinks[topic, kind]
@@ -273,22 +274,23 @@ class _Batch:
             key = key_text.encode()
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
-            if extra != self._extra:
-                self._extra = extra
-                self._extra_headers = [(name, text.encode()) for name, text in extra]
-                self._extra_bytes = repr(extra).encode() if extra else b""
             if extra:
+                if extra != self._extra:
+                    self._extra = extra
+                    self._extra_headers = [(name, text.encode()) for name, text in extra]
+                    self._extra_bytes = repr(extra).encode()
                 headers += self._extra_headers
-            size = len(key) + len(value or b"") + len(self._extra_bytes)
+                extra_bytes = self._extra_bytes
+            else:
+                extra_bytes = b""
+            size = len(key) + len(value or b"") + len(extra_bytes)
             if size > MAX_RECORD_BYTES:
                 message = (
                     f"{kind} for {topic} has {size} bytes, at most {MAX_RECORD_BYTES} are allowed"
                 )
                 raise ValueError(message)
-            self.evidence.add_output(
-                sink.tag, partition, cause_bytes, self._extra_bytes, key, value
-            )
-            self.outputs.append(EncodedOutput(topic, partition, key, value, headers))
+            add(sink.tag, partition, cause_bytes, extra_bytes, key, value)
+            append(EncodedOutput(topic, partition, key, value, headers))
             if sink.observed:
                 self.notes.append(output)
             self.bytes += size

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streams.core.expression import Failed, as_key, is_truth
-from streams.expressions import ExpressionSet
+from streams.expressions import EXPRESSIONS, ExpressionSet, _paths_in
 from streams.testing import event
 
 FOUND = event(
@@ -106,3 +108,50 @@ def test_what_json_does_not_have_is_no_key(value: Any) -> None:
 
 def test_a_number_that_is_none_is_still_a_key() -> None:
     assert as_key(math.inf) == "inf"
+
+
+# ---------------------------------------------------------------------- what the library is given
+_NAMES = st.sampled_from(["payload", "kind", "a", "b", "size", "event"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "opened"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+_SOURCES = (
+    "event.payload.a == 'a'",
+    "event.payload.a.b == event.payload.a.a",
+    "event.payload.a.a.a > 1 || event.kind == 'opened'",
+    "has(event.payload.a.b) && event.payload.a == event.payload.a",
+    "event.payload.a.size() > 1",
+    "event.payload.size() == size(event.payload)",
+    "event.payload.b.exists(event, event.a == 1)",
+    "event.payload['a'] == event.payload.b[0]",
+    "'a' in event.payload || 'payload' in event",
+    "event . payload . a != (event).kind",
+    "event.payload.a.startsWith('o') ? event.payload : event.kind",
+    "[event.payload.a.b, event.payload.a, event.payload.a.a]",
+    "[event.payload.a, event.payload.a.b, event.payload.event.event]",
+    "'event.payload' == event.kind",
+)
+
+
+@given(payload=_VALUES, source=st.sampled_from(_SOURCES))
+def test_what_an_expression_does_not_name_makes_no_difference(payload: Any, source: str) -> None:
+    sent = event(kind="opened", payload=payload)
+    given_all = EXPRESSIONS.cel(f"event == event ? ({source}) : null", sent)
+    found = EXPRESSIONS.cel(source, sent)
+    assert found == given_all or (isinstance(found, Failed) and isinstance(given_all, Failed))
+
+
+@pytest.mark.parametrize(
+    ("source", "paths"),
+    [
+        ("event.payload.text != ''", [["payload", "text"]]),
+        ("event.payload.text.size() > 0", [["payload", "text"]]),
+        ("size(event) > 0", [[]]),
+        ("event['payload'] == event.kind", [[], ["kind"]]),
+        ("my_event.kind == this.event.kind", []),
+    ],
+)
+def test_the_paths_of_an_expression(source: str, paths: list[list[str]]) -> None:
+    assert _paths_in(source) == paths
