@@ -30,6 +30,9 @@ _REASON_CHARS_MAX = 200
 _CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 _MENTIONED = re.compile(r"(?<![\w.])event((?:\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)*)(\s*\()?")
+_PLAIN = frozenset({"id", "kind", "provider", "tenant_id", "dedupe_key", "headers"})
+"""Properties of an event that are the same in the document, which has to be made."""
+
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 _Program = Callable[[TriggerEvent], Any]
@@ -79,8 +82,10 @@ class ExpressionSet:
         return lambda event: execute({"event": _pruned(self._document(event), paths)})
 
     def _chain(self, names: list[str]) -> _Program:
+        first = names[0]
+
         def walk(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
-            found: Any = self._document(event)
+            found: Any = event if first in _PLAIN else self._document(event)
             for name in names:
                 if not isinstance(found, dict) or name not in found:
                     return None

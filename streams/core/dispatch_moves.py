@@ -29,7 +29,7 @@ from streams.core.flow import Flow
 from streams.core.gate import admission
 from streams.core.record import Output
 from streams.core.state import State
-from streams.core.wire import AttemptEntry, RowDispatch, RowEvent, TriggerEvent
+from streams.core.wire import AttemptEntry, DispatchStatus, RowDispatch, RowEvent, TriggerEvent
 
 
 def row_key(dispatch_id: str, /) -> str:
@@ -243,12 +243,10 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
     """Make the intent for a row whose fence has just grown; the row is stored with an invoker."""
     flow: Flow = state.index.flow(row["binding_key"])
     evaluates = row["attempt"] == 0
-    invoked: RowDispatch = {
-        **row,
-        "status": "evaluating" if evaluates else "invoked",
-        "due_ms": None,
-        "invoker_id": None,
-    }
+    status: DispatchStatus = "evaluating" if evaluates else "invoked"
+    invoked = row
+    if row["status"] != status or row["due_ms"] is not None or row["invoker_id"] is not None:
+        invoked = {**row, "status": status, "due_ms": None, "invoker_id": None}
     state.rows.put(row_key(row["dispatch_id"]), invoked)
     dispatch, event = dispatch_of(state, invoked), event_of(state, row)
     if evaluates:

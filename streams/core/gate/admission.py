@@ -22,7 +22,7 @@ Source: SEMANTICS 3; decisions of DESIGN 7 on slots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streams.core.flow import Debounce, Flow, Window
 from streams.core.gate import window
@@ -37,8 +37,7 @@ BATCH_BYTES_MAX = 600_000
 fit into one record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """A gate's answer about one dispatch.
 
     Exactly one of: `row` goes on to the next gate; the dispatch `waits` as it is stored; it is
@@ -51,7 +50,7 @@ class Verdict:
     skip: str | None = None
     full: bool = False
     outputs: tuple[Output, ...] = ()
-    skipped: tuple[tuple[str, str], ...] = field(default=())
+    skipped: tuple[tuple[str, str], ...] = ()
 
 
 def meet(state: State, slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> Verdict:

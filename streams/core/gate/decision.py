@@ -6,6 +6,7 @@ Source: SEMANTICS 3; DESIGN "Topics": one topic per binding that declares the ga
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from streams.core.gate.slots import GateKey
 from streams.core.record import Output
@@ -14,6 +15,7 @@ from streams.core.wire import GateDecision, RowDispatch
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 
 
+@lru_cache(maxsize=1_024)
 def topic_of(gate: str, trigger_id: str, /) -> str:
     """The topic of a gate's decisions for a trigger."""
     return f"trigger.{gate}.{_ILLEGAL.sub('_', trigger_id)}"
@@ -41,4 +43,4 @@ def decision(
         "max": max_,
         "delay_ms": delay_ms,
     }
-    return Output(topic_of(gate, row["trigger_id"]), kind, value, record, partition=0)
+    return Output(topic_of(gate, row["trigger_id"]), kind, value, record, 0)
