@@ -1,8 +1,9 @@
 """CEL and JMESPath over events: deterministic, without side effects, bounded.
 
 The CEL library copies its whole context at each evaluation.  So a plain chain of properties, which
-most keys are, is walked without it, and any other expression is given only the properties that it
-names.
+most keys are, is walked without it; comparisons of such chains with texts and whole numbers, which
+most predicates are, are made without it as long as the types agree; and any other expression is
+given only the properties that it names.
 
 Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
 event; regular expressions are the library's, which are linear, too.
@@ -12,6 +13,7 @@ Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -29,6 +31,19 @@ _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
 _CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_COMPARISON = re.compile(
+    r"\s*(event(?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(==|!=|<=|>=|<|>)\s*"
+    r"(?:'([^'\\\r\n]*)'|\"([^\"\\\r\n]*)\"|(-?[0-9]{1,15}))\s*"
+)
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_INT64 = 1 << 63
 _MENTIONED = re.compile(r"(?<![\w.])event((?:\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)*)(\s*\()?")
 _PLAIN = frozenset({"id", "kind", "provider", "tenant_id", "dedupe_key", "headers"})
 """Properties of an event that are the same in the document, which has to be made."""
@@ -36,6 +51,8 @@ _PLAIN = frozenset({"id", "kind", "provider", "tenant_id", "dedupe_key", "header
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 _Program = Callable[[TriggerEvent], Any]
+_Comparison = tuple[list[str], Callable[[Any, Any], bool], str | int]
+"""Names of a chain, what compares, and the literal."""
 
 
 class ExpressionSet:
@@ -75,11 +92,33 @@ class ExpressionSet:
         return program
 
     def _compile_cel(self, source: str) -> _Program:
-        if _CHAIN.fullmatch(source) and not _KEYWORDS & set(source.split(".")):
+        if _is_chain(source):
             return self._chain(source.split(".")[1:])
         execute = _bounded_cel(source).execute
         paths = _paths_in(source)
-        return lambda event: execute({"event": _pruned(self._document(event), paths)})
+
+        def by_library(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
+            return execute({"event": _pruned(self._document(event), paths)})
+
+        comparisons = _comparisons_in(source)
+        return self._conjunction(comparisons, by_library) if comparisons else by_library
+
+    def _conjunction(self, comparisons: list[_Comparison], by_library: _Program) -> _Program:
+        """Return what compares while the types agree, and leaves everything else to the library."""
+        terms = [(self._chain(names), compare, value) for names, compare, value in comparisons]
+
+        def holds(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
+            for walk, compare, value in terms:
+                found = walk(event)
+                if type(found) is not type(value):
+                    return by_library(event)
+                if type(found) is int and not -_INT64 <= found < _INT64:
+                    return by_library(event)
+                if not compare(found, value):
+                    return False
+            return True
+
+        return holds
 
     def _chain(self, names: list[str]) -> _Program:
         first = names[0]
@@ -107,6 +146,35 @@ class ExpressionSet:
             del document["raw_body"]
             self._last = event, document
         return document
+
+
+def _is_chain(source: str) -> bool:
+    return _CHAIN.fullmatch(source) is not None and not _KEYWORDS & set(source.split("."))
+
+
+def _comparisons_in(source: str) -> list[_Comparison]:
+    """Return the comparisons that a CEL text is the conjunction of; empty when it is another one.
+
+    Texts are compared for equality only.
+    """
+    found: list[_Comparison] = []
+    at = 0
+    while True:
+        term = _COMPARISON.match(source, at)
+        if term is None or not _is_chain(term[1]):
+            return []
+        chain, sign, single, double, number = term.groups()
+        text = single if single is not None else double
+        if text is not None and sign not in ("==", "!="):
+            return []
+        value = int(number) if text is None else text
+        found.append((chain.split(".")[1:], _COMPARE[sign], value))
+        at = term.end()
+        if at == len(source):
+            return found
+        if not source.startswith("&&", at):
+            return []
+        at += 2
 
 
 def _paths_in(source: str) -> list[list[str]]:

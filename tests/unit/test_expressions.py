@@ -114,11 +114,21 @@ def test_a_number_that_is_none_is_still_a_key() -> None:
 _NAMES = st.sampled_from(["payload", "kind", "a", "b", "size", "event"])
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "a", "opened"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=4),
+    lambda inner: (
+        st.just(2**63)
+        | st.just(1.0)
+        | st.lists(inner, max_size=3)
+        | st.dictionaries(_NAMES, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 _SOURCES = (
     "event.payload.a == 'a'",
+    "event.payload.a == 'a' && event.payload.b != \"opened\"",
+    "event.payload.a.b >= 1 && event.kind == 'opened' && event.payload.b < 9",
+    "event.payload.a != -1",
+    "event.payload.a == 'a' && event.payload.b",
+    "event.payload.b > 9007199254740991 && event.payload.a == 0",
     "event.payload.a.b == event.payload.a.a",
     "event.payload.a.a.a > 1 || event.kind == 'opened'",
     "has(event.payload.a.b) && event.payload.a == event.payload.a",

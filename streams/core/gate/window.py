@@ -44,9 +44,10 @@ def with_start(starts: Starts, at_ms: int, /) -> Starts:
 def keep(state: State, key: GateKey, window: Window, happened: Starts, planned: Starts, /) -> None:
     """Store a window; it is forgotten once its last start lies a period back."""
     kept = window.max * _BYTES
+    over_ms = state.now_ms - window.period_ms
     row: RowWindow = {
-        "starts": happened[-kept:],
-        "planned": planned[-kept:],
+        "starts": _after(over_ms, happened[-kept:]),
+        "planned": _after(over_ms, planned[-kept:]),
         "expires_at_ms": max(_last(happened), _last(planned)) + window.period_ms,
     }
     state.rows.put(row_key(key), row)
@@ -60,3 +61,17 @@ def free_at(starts: Starts, window: Window, /) -> int:
 
 def _last(starts: Starts) -> int:
     return int.from_bytes(starts[-_BYTES:])
+
+
+def _after(over_ms: int, starts: Starts, /) -> Starts:
+    """Drop the starts at or before `over_ms`: they count in no window any more."""
+    if int.from_bytes(starts[:_BYTES]) > over_ms:
+        return starts
+    low, high = 1, len(starts) // _BYTES
+    while low < high:
+        middle = (low + high) // 2
+        if int.from_bytes(starts[middle * _BYTES : (middle + 1) * _BYTES]) > over_ms:
+            high = middle
+        else:
+            low = middle + 1
+    return starts[low * _BYTES :]
