@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from faust.types import TP
+
+from streams.core.dispatch_index import DispatchIndex
 
 if TYPE_CHECKING:
     from streams.agents.live import LiveStage
@@ -47,6 +50,10 @@ class Standing:
             rows = entry.memory.rows
             live.metrics.standing(entry.partition, rows=len(rows.store), lag=lag)
             live.metrics.keeps(entry.partition, rows)
+            state = entry.memory.state
+            if isinstance(state.index, DispatchIndex):
+                oldest = state.index.oldest_accepted(state)
+                live.metrics.pending(entry.partition, oldest, time.time_ns() // 1_000_000)
             lags[entry.partition] = lag
         if live.pump is not None:
             live.pump.waiting(lags)

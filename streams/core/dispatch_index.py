@@ -32,6 +32,8 @@ class DispatchIndex(binding_drain.Bindings):
     """What evaluations under way are expected to cost, by budget scope, micro-dollars."""
     live: dict[tuple[str, str], list[str]] | None = None
     """Live dispatches by binding key and event id, once somebody asked for one of them."""
+    accepted: dict[str, dict[str, int]] | None = None
+    """When live dispatches were accepted, by trigger id and dispatch id, once somebody asked."""
 
     def live_of(self, state: State, binding_key: str, event_id: str, /) -> tuple[str, ...]:
         """Return the live dispatches of an event by a binding; O(live) the first time."""
@@ -41,14 +43,39 @@ class DispatchIndex(binding_drain.Bindings):
                 self.entered(row)
         return tuple(sorted(self.live.get((binding_key, event_id), ())))
 
+    def oldest_accepted(self, state: State, /) -> dict[str, int]:
+        """Return when the event of each trigger's oldest live dispatch was accepted, ms since epoch.
+
+        O(live) the first time.  Dispatches arrive in the order in which their events were accepted,
+        but for moments: the first one of a trigger stands for its oldest.
+        """
+        if self.accepted is None:
+            self.accepted = {}
+            rows: list[RowDispatch] = [row for _, row in state.rows.scan("d:")]
+            for row in sorted(rows, key=lambda row: row["accepted_at_ms"]):
+                self._note_accepted(self.accepted, row)
+        return {trigger_id: next(iter(ids.values())) for trigger_id, ids in self.accepted.items()}
+
+    @staticmethod
+    def _note_accepted(accepted: dict[str, dict[str, int]], row: RowDispatch) -> None:
+        ids = accepted.setdefault(row["trigger_id"], {})
+        ids[row["dispatch_id"]] = row["accepted_at_ms"]
+
     def entered(self, row: RowDispatch, /) -> None:
         """Note a dispatch that became live."""
+        if self.accepted is not None:
+            self._note_accepted(self.accepted, row)
         if self.live is not None:
             key = (row["binding_key"], row["event_id"])
             self.live.setdefault(key, []).append(row["dispatch_id"])
 
     def left(self, row: RowDispatch, /) -> None:
         """Note one that ended."""
+        if self.accepted is not None:
+            ids = self.accepted[row["trigger_id"]]
+            del ids[row["dispatch_id"]]
+            if not ids:
+                del self.accepted[row["trigger_id"]]
         if self.live is not None:
             key = (row["binding_key"], row["event_id"])
             self.live[key].remove(row["dispatch_id"])

@@ -5,7 +5,7 @@ Source: STYLE 2.11; DESIGN "The stage runtime".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -134,6 +134,7 @@ class StageMetrics:
                 self._collectors.kept.remove(self._stage, str(partition), prefix)
             self._lags.pop(partition, None)
             self._collectors.triggers.spent(partition, {})
+            self._collectors.triggers.pending(partition, {}, 0)
         self._lag.set(sum(self._lags.values()))
         self._owned = set(partitions)
 
@@ -171,6 +172,10 @@ class StageMetrics:
         if counts.get(_BUDGETS):
             spent = {row["scope"]: row["day_micros"] for _, row in rows.of_prefix(_BUDGETS)}
             self._collectors.triggers.spent(partition, spent)
+
+    def pending(self, partition: int, oldest_ms: Mapping[str, int], now_ms: int) -> None:
+        """When the oldest event of each trigger that waits for its end was accepted."""
+        self._collectors.triggers.pending(partition, oldest_ms, now_ms)
 
     def halted(self, partition: int, *, halted: bool) -> None:
         """A partition stopped before a record, or goes on."""

@@ -135,6 +135,13 @@ class TriggerMetrics:
             registry=registry,
         )
         self._spent: dict[int, dict[str, int]] = {}
+        self._pending = Gauge(
+            "harn_trigger_oldest_pending_age_seconds",
+            "Since the acceptance of the oldest event whose dispatch has not ended.",
+            ["trigger_id"],
+            registry=registry,
+        )
+        self._oldest: dict[int, dict[str, int]] = {}
         self._parked = counter("parked", "Dispatches parked on an open circuit.", "trigger_id")
         self._admitted = histogram(
             "queue_age_at_dispatch_admission",
@@ -159,6 +166,23 @@ class TriggerMetrics:
                 label = self._label(scope.removeprefix(_TRIGGER_SCOPE))
                 most = max((each.get(scope, 0) for each in self._spent.values()), default=0)
                 self._today.labels(label).set(most / 1_000_000)
+
+    def pending(self, partition: int, oldest_ms: Mapping[str, int], now_ms: int) -> None:
+        """When the oldest event of each trigger that waits in a dispatch partition was accepted.
+
+        Both are ms since epoch; a trigger of which nothing waits any more has age 0.
+        """
+        before = self._oldest.pop(partition, {})
+        if oldest_ms:
+            self._oldest[partition] = dict(oldest_ms)
+        ages: dict[str, float] = {}
+        for trigger_id in sorted({*before, *oldest_ms}):
+            known = [each[trigger_id] for each in self._oldest.values() if trigger_id in each]
+            age_s = max(0, now_ms - min(known)) / 1_000 if known else 0.0
+            label = self._label(trigger_id)
+            ages[label] = max(age_s, ages.get(label, 0.0))
+        for label, age_s in ages.items():
+            self._pending.labels(label).set(age_s)
 
     def committed(self, notes: Iterable[Output], now_ms: int) -> None:
         """Count outputs that a stage committed; `now_ms` is its partition's time then."""

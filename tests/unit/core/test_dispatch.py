@@ -9,7 +9,7 @@ from streams.engine import MAX_RECORD_BYTES
 from streams.testing import event, retry_policy
 from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed, matched, running
 from tests.support.revisions import revision, versioned
-from tests.support.stage_log import Out, kinds
+from tests.support.stage_log import Out, kinds, reloaded
 
 
 def only(outputs: list[Out], kind: str) -> dict[str, Any]:
@@ -440,3 +440,20 @@ def test_every_intent_of_a_dispatch_carries_the_timeout_of_its_binding() -> None
     intents = [each.value for each in (*first, *second, *plain) if each.kind == "invoke"]
     assert [each["timeout_ms"] for each in intents] == [1_500, 1_500, None]
     assert {each["purpose"] for each in intents} == {"handler"}
+
+
+# ---------------------------------------------------------------------- the oldest
+def test_the_oldest_dispatch_of_a_trigger_is_known_however_its_index_came_to_be() -> None:
+    log = DispatchLog()
+    state = log.memory.state
+    assert state.index.oldest_accepted(state) == {}
+    for number, accepted_at_ms in (("d1", 30), ("d2", 40), ("d3", 50)):
+        log.add("event_matched", {**matched(number), "accepted_at_ms": accepted_at_ms})
+    assert state.index.oldest_accepted(state) == {"triage": 30}
+    log.complete("success", dispatch_id="d1")
+    assert state.index.oldest_accepted(state) == {"triage": 40}
+    again = reloaded(log.memory).state
+    assert again.index.oldest_accepted(again) == {"triage": 40}
+    for dispatch_id in ("d3", "d2"):
+        log.complete("success", dispatch_id=dispatch_id)
+    assert state.index.oldest_accepted(state) == {}

@@ -227,3 +227,21 @@ def test_what_is_spent_today_is_the_most_that_a_partition_knows() -> None:
     assert spent() == 2
     metrics.owned([0])
     assert spent() == 1.5
+
+
+def test_the_oldest_pending_is_the_oldest_of_all_partitions() -> None:
+    registry = CollectorRegistry()
+    metrics = StageMetrics(StageCollectors(registry), "dispatch")
+    metrics.owned([0, 1])
+
+    def age(trigger_id: str) -> float | None:
+        labels = {"trigger_id": trigger_id}
+        return registry.get_sample_value("harn_trigger_oldest_pending_age_seconds", labels)
+
+    metrics.pending(0, {"a": 4_000, "b": 9_000}, 10_000)
+    metrics.pending(1, {"a": 7_000}, 10_000)
+    assert (age("a"), age("b"), age("c")) == (6, 1, None)
+    metrics.pending(0, {}, 11_000)
+    assert (age("a"), age("b")) == (4, 0)
+    metrics.owned([0])
+    assert age("a") == 0
