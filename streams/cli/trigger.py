@@ -11,14 +11,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from streams.audit.explain import explain as explain_event
 from streams.audit.kafka_log import KafkaLog
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, notice, screen, settings_from
-from streams.cli.suggestion import suggestion
 from streams.cli.trigger_cancel import cancel
 from streams.cli.trigger_dlq import app as dlq
 from streams.cli.trigger_emit import TENANT_SCOPE, ChannelOptions, emit_events
@@ -26,14 +23,13 @@ from streams.cli.trigger_explain import as_json as story_json
 from streams.cli.trigger_explain import print_story
 from streams.cli.trigger_register import drain, register
 from streams.cli.trigger_replay import replay
+from streams.cli.trigger_show import list_triggers, show
 from streams.core.manifest import Manifest
-from streams.core.webhook import path_of
-from streams.core.wire import Policy, RowRegisteredBinding
+from streams.core.wire import Policy
 from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
 from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
-from streams.edge.registry_view import RegistryView, read_registry
-from streams.errors import ConfigError
+from streams.edge.registry_view import read_registry
 
 __all__ = ["app"]
 
@@ -43,6 +39,8 @@ app.command()(cancel)
 app.command()(replay)
 app.command()(register)
 app.command()(drain)
+app.command("list")(list_triggers)
+app.command()(show)
 app.add_typer(dlq, name="dlq")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -144,52 +142,6 @@ def _summary(
     }
 
 
-@app.command("list")
-def list_triggers(as_json: AsJson = False, state_dir: StateDir = None) -> None:
-    """List every known binding version and its state."""
-    view = _view(state_dir)
-    if as_json:
-        summary = {"revision": view.revision, "broadcast": view.broadcast, "policy": view.policy}
-        typer.echo(json.dumps({**summary, "bindings": [_shown(row) for row in view.rows]}))
-        return
-    typer.echo(f"revision {view.revision} (broadcast {view.broadcast})")
-    columns = ("binding", "state", "provider", "events", "handler", "retry", "namespace")
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in view.rows:
-        binding = row["binding"]
-        events = ", ".join(binding["events"]) or "every kind"
-        path = path_of(json.loads(binding["definition"]))
-        events += "" if path is None else f" at /webhooks/{path}"
-        retry = f"{binding['retry']['backoff']} {binding['retry']['max_attempts']}"
-        cells = (binding["binding_key"], row["state"], binding["provider"], events)
-        cells = (*cells, binding["handler"], retry, binding["namespace"])
-        table.add_row(*(escape(cell) for cell in cells))
-    screen().print(table)
-
-
-@app.command()
-def show(
-    trigger_id: Annotated[str, typer.Argument(help="The trigger's id.")],
-    as_json: AsJson = False,
-    state_dir: StateDir = None,
-) -> None:
-    """Show every known version of one trigger, with its definition."""
-    view = _view(state_dir)
-    rows = [row for row in view.rows if row["binding"]["trigger_id"] == trigger_id]
-    if not rows:
-        known = sorted({row["binding"]["trigger_id"] for row in view.rows})
-        raise ConfigError(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
-    for row in rows:
-        shown = _shown(row)
-        if as_json:
-            typer.echo(json.dumps(shown))
-            continue
-        typer.echo(f"{shown['binding_key']}  {shown['state']}  since revision {shown['revision']}")
-        for name, value in shown.items():
-            if name not in {"binding_key", "state", "revision"}:
-                typer.echo(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
-
-
 @app.command()
 def explain(
     event_id: Annotated[str, typer.Argument(help="The event's id, as ingest answered it.")],
@@ -210,18 +162,6 @@ def explain(
         typer.echo(msgspec.json.encode(story_json(story)).decode())
     else:
         print_story(screen(), story)
-
-
-def _view(state_dir: Path | None) -> RegistryView:
-    settings = cluster_of(settings_from(state_dir=state_dir))
-    return read_registry(settings, codec_of(settings))
-
-
-def _shown(row: RowRegisteredBinding) -> dict[str, Any]:
-    definition = json.loads(row["binding"]["definition"])
-    shown: dict[str, Any] = {**row["binding"], "definition": definition, "state": row["state"]}
-    shown["source"] = row["source"]
-    return {**shown, "revision": row["revision"], "ended": row["ended"]}
 
 
 @app.command()

@@ -44,7 +44,7 @@ class DispatchIndex(binding_drain.Bindings):
         return tuple(sorted(self.live.get((binding_key, event_id), ())))
 
     def oldest_accepted(self, state: State, /) -> dict[str, int]:
-        """Return when the event of each trigger's oldest live dispatch was accepted, ms since epoch.
+        """Return when each trigger's oldest live dispatch was accepted, ms since epoch.
 
         O(live) the first time.  Dispatches arrive in the order in which their events were accepted,
         but for moments: the first one of a trigger stands for its oldest.

@@ -244,7 +244,7 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
     flow: Flow = state.index.flow(row["binding_key"])
     evaluates = row["attempt"] == 0
     status: DispatchStatus = "evaluating" if evaluates else "invoked"
-    invoked = row
+    invoked: RowDispatch = row
     if row["status"] != status or row["due_ms"] is not None or row["invoker_id"] is not None:
         invoked = {**row, "status": status, "due_ms": None, "invoker_id": None}
     state.rows.put(row_key(row["dispatch_id"]), invoked)

@@ -105,6 +105,12 @@ async def test_triggers_come_and_go_one_by_one(
         }
         await eventually(lambda: outcomes(settings) == first, "every trigger's outcome")
 
+        show = ("trigger", "show", "marked", "--json", "--at")
+        known = await asyncio.to_thread(cli, settings, *show, "2999-01-01T00:00:00Z")
+        assert json.loads(known.stdout)["binding_key"] == "marked@v1"
+        early = await asyncio.to_thread(cli, settings, *show, "2000-01-01T00:00:00Z")
+        assert (early.returncode, "had no version in force at 2000" in early.stderr) == (2, True)
+
         # An apply leaves what is registered alone; each way out drains and ends.
         await asyncio.to_thread(apply, settings, path)
         await asyncio.to_thread(registered.deregister)
