@@ -50,9 +50,11 @@ test: setup check ## Run the checks and the whole suite, broker tests included (
 ifdef ARGS
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
 else
-	@# Tests that need a Kafka watch processes and clocks: they have the machine for themselves.
 	$(BIN)/python -m pytest -m "not soak and not broker" -n auto --dist worksteal
-	$(BIN)/python -m pytest -m "broker and not soak" --durations=20
+	@# A Kafka each; they wait for most of their time.
+	$(BIN)/python -m pytest -m "broker and not chaos and not soak" -n 2 --dist worksteal --durations=10
+	@# Tests that kill processes watch clocks: they have the machine for themselves.
+	$(BIN)/python -m pytest -m "chaos and not soak" --durations=10
 endif
 
 check: setup ## Format, lint, types and import directions.
