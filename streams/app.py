@@ -36,6 +36,7 @@ from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.ingest.http import IngestService
 from streams.edge.invoker import Invoker
 from streams.edge.publisher import Publisher
+from streams.edge.relay import Relay
 from streams.edge.service import EdgeService
 from streams.edge.sources.legacy import LegacyInbox
 from streams.edge.sources.service import StreamSources
@@ -44,6 +45,7 @@ from streams.observe import logs
 from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.pump_metrics import PumpMetrics
+from streams.observe.relay_metrics import RelayMetrics
 from streams.observe.server import ObserveServer
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
@@ -53,7 +55,7 @@ from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY, Stage
-from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PUMP
+from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PUMP, RELAY
 
 _log = logs.logger(__name__)
 
@@ -69,6 +71,7 @@ _EDGES = {
     Role.REGISTRY: (BROADCASTER, CANCELLER),
     Role.INBOX: (PUMP,),
     Role.INVOKER: (INVOKER,),
+    Role.RELAY: (RELAY,),
 }
 
 
@@ -142,6 +145,8 @@ class Application:
     def _make_edges(self) -> list[EdgeService]:
         settings, roles, codec = self._plan.settings, self._plan.roles, self._codec
         edges: list[EdgeService] = []
+        if Role.RELAY in roles:
+            edges.append(Relay(settings, codec, observer=RelayMetrics(self.metrics)))
         if not {Role.INGEST, Role.REGISTRY, Role.INVOKER} & set(roles):
             return edges
         self._publisher = Publisher(settings, name="edges")
@@ -198,10 +203,9 @@ class Application:
         stages = [stage for stage in TOPOLOGY.stages if stage.role in roles]
         verify_stages(settings, stages)
         edges = [edge for role in roles for edge in _EDGES.get(role, ())]
-        names = sorted(
-            {n for edge in edges for n in (*edge.writes, *edge.reads, *edge.reads_in_group)}
-        )
-        verify_topics_of_edges(settings, names)
+        names = {n for edge in edges for n in (*edge.writes, *edge.reads, *edge.reads_in_group)}
+        fixed = sorted(name for name in names if not TOPOLOGY.topic(name).is_family)
+        verify_topics_of_edges(settings, fixed)
 
     @property
     def http_url(self) -> str:

@@ -21,7 +21,8 @@ from streams.settings import Settings
 from streams.stages import FOLDS
 from topology import TOPOLOGY, Stage, Topic, Topology
 from topology.check import Bindings, raise_if_broken
-from topology.family import expand
+from topology.cluster import observe
+from topology.family import clash_form, expand
 from topology.layout import Layout
 from topology.plan import Plan
 from topology.provision import apply, plan
@@ -34,11 +35,15 @@ __all__ = [
     "layout_of",
     "plan_topics",
     "provision_bindings",
+    "provision_queue",
     "provision_topics",
+    "queue_problem",
     "resolved_topics",
     "verify_stages",
     "verify_topics_of_edges",
 ]
+
+_LIST_S = 10.0
 
 _OUTAGES = (
     KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes are spelled so
@@ -104,7 +109,47 @@ def provision_bindings(
         found = [*_gates(bindings, declared), *_queues(bindings, declared)]
         if found:
             topics = {topic.name: resolve_topic(topic, layout) for topic in found}
-            apply(make_admin(settings), list(topics.values()))
+            admin = make_admin(settings)
+            _refuse_clashes(admin.list_topics(timeout=_LIST_S).topics, topics)
+            apply(admin, list(topics.values()))
+
+
+def _refuse_clashes(present: Iterable[str], wanted: Iterable[str]) -> None:
+    """Raise TopologyError where Kafka takes a name for another topic's: `.` and `_` are one."""
+    forms = {clash_form(name): name for name in present}
+    problems = [
+        f"{name}: the topic {other} is there, and Kafka holds `.` and `_` for one, expected names "
+        "that differ in letters, digits or '-'"
+        for name in wanted
+        if (other := forms.get(clash_form(name), name)) != name
+    ]
+    if problems:
+        raise topology.errors.TopologyError(problems, remedy="choose another name")
+
+
+def queue_problem(queue: str, *, taken: Iterable[str] = (), declared: Topology = TOPOLOGY) -> None:
+    """Raise TopologyError, with every reason, when a queue cannot have this name.
+
+    `taken` are the queues that are there.
+    """
+    with _own_names():
+        for family in QUEUE_TOPICS:
+            expand(declared, family, queue, taken=taken)
+
+
+def provision_queue(settings: Settings, queue: str, declared: Topology = TOPOLOGY) -> Plan:
+    """Create the topics of a queue that are missing; those that are there stay as they are.
+
+    Raises TopologyError when its name cannot be a topic, or would be another declaration's;
+    BrokerError.
+    """
+    layout = layout_of(settings)
+    with _own_errors(settings):
+        admin = make_admin(settings)
+        topics = [resolve_topic(expand(declared, each, queue), layout) for each in QUEUE_TOPICS]
+        # Another's topic may have more partitions than ours: only what is missing is our business.
+        present = observe(admin, [topic.name for topic in topics]).topics
+        return apply(admin, [topic for topic in topics if topic.name not in present])
 
 
 def _gates(bindings: Iterable[BindingDefinition], declared: Topology) -> Iterator[Topic]:
@@ -138,11 +183,18 @@ def verify_topics_of_edges(
 
 
 @contextmanager
-def _own_errors(settings: Settings) -> Iterator[None]:
+def _own_names() -> Iterator[None]:
     try:
         yield
     except topology.errors.TopologyError as error:
         raise TopologyError(error.problems, remedy=error.remedy) from error
+
+
+@contextmanager
+def _own_errors(settings: Settings) -> Iterator[None]:
+    try:
+        with _own_names():
+            yield
     except KafkaException as exception:
         cause: KafkaError = exception.args[0]
         outage = cause.retriable() or cause.code() in _OUTAGES

@@ -18,6 +18,7 @@ class Role(StrEnum):
     INBOX = "inbox"
     DISPATCH = "dispatch"
     INVOKER = "invoker"
+    RELAY = "relay"
 
 
 ALL_ROLES: tuple[Role, ...] = tuple(Role)

@@ -83,8 +83,16 @@ def _edge_acls(edge: Edge) -> Iterator[Acl]:
         rights.setdefault(name, []).append("Read")
     for name in edge.writes:
         rights.setdefault(name, []).append("Write")
+    for name in edge.creates:
+        rights.setdefault(name, []).append("Create")
+    # Families of one prefix are one resource.
+    resources: dict[tuple[str, bool], list[str]] = {}
     for name, operations in rights.items():
-        yield Acl(edge.name, "topic", name, (*operations, "DescribeConfigs"))
+        prefix, brace, _ = name.partition("{")
+        known = resources.setdefault((prefix, bool(brace)), [])
+        known += [each for each in operations if each not in known]
+    for (name, prefixed), operations in resources.items():
+        yield Acl(edge.name, "topic", name, (*operations, "DescribeConfigs"), prefixed)
     if edge.reads_in_group:
         yield Acl(edge.name, "group", edge.group, ("Read",))
     for group in edge.watched_groups:

@@ -6,6 +6,7 @@ Source: DESIGN "Roles".
 from __future__ import annotations
 
 from topology.model import Edge
+from topology.topics import QUEUE_TOPICS
 
 INGEST = Edge(
     name="ingest",
@@ -45,6 +46,15 @@ CANCELLER = Edge(
     doc="Copies each cancel request into every dispatch partition: one of them has the dispatch.",
 )
 
+RELAY = Edge(
+    name="relay",
+    reads_in_group=(QUEUE_TOPICS[0],),
+    reads=("worker.queues",),
+    writes=("worker.requests",),
+    creates=QUEUE_TOPICS[1:],
+    doc="Tells the scheduler of every queue's jobs, in their order, queue by queue.",
+)
+
 OPERATOR = Edge(
     name="operator",
     reads=(
@@ -69,4 +79,4 @@ OPERATOR = Edge(
     doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
 )
 
-EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, OPERATOR)
+EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, RELAY, OPERATOR)

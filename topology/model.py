@@ -161,6 +161,8 @@ class Edge:
     `reads_in_group` are shared among the members of the group `harn.<name>`; `reads` are read
     whole by every member, without a group.  `writes` are written without transactions.
     `watched_groups` are asked for their members and offsets, and never joined.
+    A family among any of them stands for all its topics; `creates` are families of which it makes
+    the topics that are missing.
     `foreign_groups` begins the names of the groups in which it reads topics that are not ours; who
     may read those is their owners' business.
     """
@@ -171,6 +173,7 @@ class Edge:
     reads_in_group: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     watched_groups: tuple[str, ...] = ()
+    creates: tuple[str, ...] = ()
     foreign_groups: str | None = None
 
     @property

@@ -217,7 +217,10 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         retention=RetentionRule.FOREVER,
         key="queue",
         doc="Queue catalog and latest summary.",
-        kinds=(("queue_seen", "queue_seen"),),
+        kinds=(
+            ("queue_seen", "queue_seen"),
+            ("queue_configured", "queue_configured"),
+        ),
     ),
     Topic(
         name="worker.requests",
@@ -225,6 +228,10 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         retention=RetentionRule.MAILBOX,
         key="queue, or queue#shard",
         doc="Mailbox of scheduler.",
+        kinds=(
+            ("jobs_ready", "jobs_ready"),
+            ("job_rejected", "job_rejected"),
+        ),
     ),
     Topic(
         name="worker.deliveries",

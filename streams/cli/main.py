@@ -29,6 +29,7 @@ GROUPS = {
     "topology": "Plan, apply and describe topics and stages.",
     "orchestrator": "Run the roles.",
     "trigger": "Apply bindings and send events.",
+    "queue": "Create worker queues, and list them.",
     "stage": "Resume a halted partition, or skip the record that halted it.",
     "doctor": "Examine a running application, and say what needs you.",
     "log": "Read any topic, decoded.",

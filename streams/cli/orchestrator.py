@@ -54,7 +54,7 @@ def serve(
     lifeline: Annotated[int | None, typer.Option(LIFELINE, hidden=True)] = None,
     restarts: Annotated[int, typer.Option(RESTARTS, hidden=True)] = 0,
 ) -> None:
-    """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker.
+    """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker, relay.
 
     Without KAFKA_BOOTSTRAP_SERVERS a Kafka of its own is started in the state directory and left
     running.

@@ -43,6 +43,7 @@ ErrorClass = Literal[
     "result_too_large",
     "unknown",
 ]
+FairnessDimension = Literal["tenant", "binding", "trigger_id", "tenant_and_binding", "unknown"]
 InvocationOutcome = Literal[
     "success",
     "failed",
@@ -449,6 +450,44 @@ class Invoke(TypedDict):
     event: TriggerEvent
 
 
+class JobRejected(TypedDict):
+    """The record JobRejected.
+
+    A record of a queue's topic that is no job. The scheduler quarantines it under its own position.
+    """
+
+    queue: str
+    shard: int | None
+    shards: int
+    topic: str
+    source_partition: int
+    offset: int
+    timestamp_ms: int
+    oversized: bool
+    reason: str
+    kind: str | None
+    key: bytes | None
+    raw: bytes
+    raw_size: int
+    raw_sha256: str
+
+
+class JobsReady(TypedDict):
+    """The record JobsReady.
+
+    Jobs of one partition of a queue's topic, in their order: all of them from `first_offset` up to,
+    not including, `next_offset` that belong to this queue or shard.
+    """
+
+    queue: str
+    shard: int | None
+    shards: int
+    source_partition: int
+    first_offset: int
+    next_offset: int
+    jobs: Sequence[ReadyJob]
+
+
 class JournalEntry(TypedDict):
     """What one stage transaction did; the chain makes tampering visible."""
 
@@ -820,10 +859,42 @@ class PumpReported(TypedDict):
     cursors: Sequence[PumpCursor]
 
 
+class QueueConfigured(TypedDict):
+    """The record QueueConfigured.
+
+    What a queue was created with. The first word about a queue stands: its jobs are dealt out by
+    it.
+    """
+
+    queue: str
+    shards: int
+    shard_by: FairnessDimension
+    configured_at: str
+    configured_by: str
+
+
 class QueueSeen(TypedDict):
     """A trigger names a worker queue."""
 
     queue: str
+
+
+class ReadyJob(TypedDict):
+    """The record ReadyJob.
+
+    A job as the relay read it from its queue's topic; its body is not looked into again before the
+    worker.
+    """
+
+    offset: int
+    occurred_at_ms: int
+    priority: str
+    tenant_id: str | None
+    binding_key: str
+    trigger_id: str
+    event_id: str
+    traceparent: str | None
+    body: bytes
 
 
 class RecordQuarantined(TypedDict):

@@ -33,9 +33,14 @@ QUEUES = "worker.queues"
 _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
 
 
+def canonical(queue: str, /) -> str:
+    """The name under which a queue is known: that of its topic, which is all that identifies it."""
+    return _ILLEGAL.sub("_", queue.strip())
+
+
 def topic_of(queue: str, /) -> str:
     """The topic of a queue's jobs."""
-    return f"worker.{_ILLEGAL.sub('_', queue)}"
+    return f"worker.{canonical(queue)}"
 
 
 def responses_of(queue: str, /) -> str:

@@ -7,7 +7,7 @@ Source: seed trigger-dispatcher, "The dispatcher keeps per-thread stats"; SEMANT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -136,7 +136,7 @@ def diagnose(checkup: Checkup) -> list[Finding]:
     found = [
         *_of_topics(checkup),
         *_of_registry(checkup),
-        *(each for group in checkup.groups for each in _of_group(group)),
+        *_of_groups(checkup.groups),
         *_of_dispatchers(checkup),
         *_of_secrets(checkup),
     ]
@@ -181,15 +181,27 @@ def _of_registry(checkup: Checkup) -> Iterator[Finding]:
 _APPLY = "run `harn trigger apply`"
 
 
-def _of_group(group: Group) -> Iterator[Finding]:
-    if group.members == 0:
-        waiting = f", and {group.lag} records wait" if group.lag else ""
+def _of_groups(groups: Iterable[Group]) -> Iterator[Finding]:
+    """Yield a group without members once, however many topics it reads, and each topic's lag."""
+    unread: dict[str, int] = {}
+    empty: dict[str, Group] = {}
+    for group in groups:
+        if group.members == 0:
+            empty[group.id] = group
+            unread[group.id] = unread.get(group.id, 0) + group.lag
+        else:
+            yield from _of_lag(group)
+    for name, group in empty.items():
+        waiting = f", and {unread[name]} records wait" if unread[name] else ""
         yield Finding(
             Level.PROBLEM,
-            f"nobody runs role {group.role} (group {group.id} has no member){waiting}",
+            f"nobody runs role {group.role} (group {name} has no member){waiting}",
             f"start one: `harn orchestrator serve --role {group.role}`",
         )
-    elif group.lag >= LAG_RECORDS_MAX:
+
+
+def _of_lag(group: Group) -> Iterator[Finding]:
+    if group.lag >= LAG_RECORDS_MAX:
         latest = max(group.lags, key=lambda partition: group.lags[partition])
         yield Finding(
             Level.PROBLEM,

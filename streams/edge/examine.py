@@ -26,6 +26,7 @@ from streams.edge.checkup import Checkup, Dispatcher, Group, Registry
 from streams.edge.codecs import codec_of
 from streams.edge.ingest.webhooks.secrets import SecretFiles
 from streams.edge.ingest.webhooks.targets import targets_of
+from streams.edge.queue_catalog import queue_topics
 from streams.edge.registry_view import RegistryView, read_registry
 from streams.errors import BrokerError
 from streams.kafka import make_admin
@@ -84,7 +85,7 @@ def _filled(
     view: RegistryView,
     log: KafkaLog,
 ) -> Checkup:
-    followers = list(_followers())
+    followers = list(_followers(log))
     described = _described(admin, sorted({each.group for each in followers}))
     groups = tuple(_group(each, described[each.group], log) for each in followers)
     return Checkup(
@@ -130,11 +131,15 @@ def _brokers(admin: AdminClient, settings: Settings) -> tuple[str, ...]:
     return tuple(f"{node.id}={node.host}:{node.port}" for node in nodes)
 
 
-def _followers() -> Iterator[_Follower]:
+def _followers(log: KafkaLog) -> Iterator[_Follower]:
+    queues = tuple(queue_topics(log.topic_names()).values())
     for stage in TOPOLOGY.stages:
         yield _Follower(stage.group, stage.role, stage.source)
     for edge in EDGES:
-        for topic in edge.reads_in_group:
+        families = [topic for topic in edge.reads_in_group if TOPOLOGY.topic(topic).is_family]
+        fixed = [topic for topic in edge.reads_in_group if topic not in families]
+        # Queues are the one family that a group reads; without one there is nobody to miss.
+        for topic in (*fixed, *(queues if families else ())):
             yield _Follower(edge.group, _ROLES.get(edge.name, edge.name), topic)
 
 

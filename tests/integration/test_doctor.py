@@ -79,7 +79,7 @@ def test_what_needs_somebody_is_told_with_an_exit_code(
     provision(settings)
     manifest = write_manifest(tmp_path / "app", MANIFEST, HANDLERS)
     arguments = ["--manifest", str(manifest)]
-    member = Member("all", "registry,inbox,dispatch,invoker", settings, tmp_path, arguments)
+    member = Member("all", "registry,inbox,dispatch,invoker,relay", settings, tmp_path, arguments)
     with Fleet([member], supervise=False) as fleet:
         fleet.wait_ready()
         apply(settings, manifest)

@@ -1,0 +1,82 @@
+"""The queues of a cluster: their topics, and what each was created with.
+
+A queue is known by its topic, so that it exists as soon as somebody produces to it; the catalog
+says in how many shards it is dealt out.  The first word about a queue stands, since its jobs are
+dealt by it: whoever comes second repeats the first, so that compaction keeps it.
+
+Source: DESIGN "Topics", "Who creates topics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import cast
+
+from streams.codec import Codec, DecodeError
+from streams.core import worker_queue
+from streams.core.wire import QueueConfigured
+from streams.edge.topic_reader import ReadRecord, TopicReader
+from streams.errors import BrokerError
+from streams.settings import Settings
+from topology import TOPOLOGY
+from topology.family import family_of
+from topology.topics import QUEUE_TOPICS
+
+__all__ = ["CONFIGURED", "config_key", "queue_topics", "read_configured"]
+
+CONFIGURED = "queue_configured"
+
+_JOBS = QUEUE_TOPICS[0]
+_PREFIX = _JOBS.partition("{")[0]
+_READ_S = 1.0
+_SILENT_READS_MAX = 30
+
+
+def queue_topics(names: Collection[str]) -> dict[str, str]:
+    """Return the queues whose topics are among these names: topic by queue, sorted."""
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        if not name.startswith(_PREFIX):
+            continue
+        declared = family_of(TOPOLOGY, name)
+        if declared is not None and declared.name == _JOBS:
+            found[name.removeprefix(_PREFIX)] = name
+    return found
+
+
+def config_key(queue: str) -> bytes:
+    """Return the catalog's key of what a queue was created with: no queue's own name."""
+    return b"\0" + queue.encode()
+
+
+def read_configured(settings: Settings, codec: Codec) -> Mapping[str, QueueConfigured]:
+    """Read what queues were created with, by queue; the first word about each.
+
+    Raises: TopologyError when the catalog's topic is missing; BrokerError.
+    """
+    found: dict[str, QueueConfigured] = {}
+    with TopicReader(settings, worker_queue.QUEUES) as reader:
+        reader.start_at(dict.fromkeys(range(reader.partitions), 0))
+        silent = 0
+        while not reader.at_end:
+            records = reader.read(_READ_S)
+            silent = 0 if records or reader.at_end else silent + 1
+            if silent > _SILENT_READS_MAX:
+                message = f"{worker_queue.QUEUES}: no answer from the broker for {silent} s"
+                raise BrokerError(message, retryable=True)
+            for record in records:
+                said = _configured(record, codec)
+                if said is not None:
+                    found.setdefault(said["queue"], said)
+    return found
+
+
+def _configured(record: ReadRecord, codec: Codec) -> QueueConfigured | None:
+    if record.kind != CONFIGURED or record.value is None:
+        return None
+    try:
+        schema, said = codec.decode(record.value)
+    except DecodeError:
+        return None
+    configured = cast("QueueConfigured", said)
+    return configured if schema == CONFIGURED and configured["shards"] >= 1 else None
