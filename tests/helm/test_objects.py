@@ -12,6 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from streams.roles import Role
 from tests.support.helm_engine import CHART, HelmEngine
 from tests.support.rendered_chart import WORKLOADS, Rendered, ci_values, container
 
@@ -86,7 +87,7 @@ def test_every_pod_holds_to_the_restricted_standard_and_gets_no_token(
 ) -> None:
     pods = list(render(name).pods())
 
-    assert len(pods) == 7
+    assert len(pods) == len(Role) + 2  # the hook and the audit
     for _, pod in pods:
         spec, security = pod["spec"], container(pod)["securityContext"]
         assert spec["securityContext"]["runAsNonRoot"] is True
