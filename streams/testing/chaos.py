@@ -29,7 +29,7 @@ class Chaos:
     rebalance_per_mille: int = 0
     """Steps of an invoker before which the group rebalances in an orderly way."""
     lose_broadcaster_per_mille: int = 0
-    """Appends of the broadcaster after which another one begins anew."""
+    """Appends of the broadcaster, the canceller or the relay after which another begins anew."""
     pause_ms_max: int = 0
     """Time that passes between two steps, at most."""
 

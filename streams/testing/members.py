@@ -24,6 +24,7 @@ from streams.testing.chaos import Chaos
 from streams.testing.invoker import INVOCATIONS, Duration, HandlerSource, MemoryInvoker, Run
 from streams.testing.memory_kafka import Fenced, MemoryKafka
 from streams.testing.owner import Crashed, CrashPoint, Observer, StageOwner
+from streams.testing.relay import MemoryRelay
 from topology import Topology
 from topology.model import TICK
 
@@ -75,6 +76,8 @@ class Members:
         self._generation = 0
         self._broadcaster = MemoryBroadcaster(kafka, codec)
         self._canceller = MemoryCanceller(kafka)
+        self._topology = topology
+        self._relay = MemoryRelay(kafka, codec, topology)
         self._owners: dict[tuple[str, int], StageOwner | None] = {}
         for name, stage in self.stages.items():
             for partition in range(stage.partitions):
@@ -221,6 +224,12 @@ class Members:
         if chaos is not None and self._chance.happens(chaos.lose_broadcaster_per_mille):
             self._canceller = MemoryCanceller(self._kafka)
 
+    def _tell_of_jobs(self) -> None:
+        self._relay.work()
+        chaos = self._chaos
+        if chaos is not None and self._chance.happens(chaos.lose_broadcaster_per_mille):
+            self._relay = MemoryRelay(self._kafka, self._codec, self._topology)
+
     # ------------------------------------------------------------------ what could happen
     def actions(self) -> Iterator[Action]:
         """Yield what could happen now."""
@@ -239,6 +248,8 @@ class Members:
     def _others(self) -> Iterator[Action]:
         if self._canceller.has_work():
             yield self._cancel
+        if self._relay.has_work():
+            yield self._tell_of_jobs
         for invoker in self.invokers:
             if invoker.has_work():
                 yield partial(self._invoke, invoker)

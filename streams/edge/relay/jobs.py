@@ -8,10 +8,9 @@ is.
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import cast
 
-from confluent_kafka import Message
-
+from streams.audit.log import Headers, LogRecord
 from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import JOB_BYTES_MAX, Dealt, Refused, ready_job
 from streams.core.wire import TriggerDispatch
@@ -22,55 +21,46 @@ _SCHEMA = "trigger_dispatch"
 _EXPECTED = "expected a trigger_dispatch record (docs/queues.md)"
 
 
-def dealt_of(codec: Codec, message: Message) -> Dealt:
+def dealt_of(codec: Codec, record: LogRecord) -> Dealt:
     """Return the job that a record holds, or its refusal.
 
     Raises: BrokerError in an outage of the schema registry that names the value's schema.
     """
-    value: Any = message.value()
+    value = record.value
     if value is None:
-        return _refused(message, f"the record has no value, {_EXPECTED}")
+        return _refused(record, f"the record has no value, {_EXPECTED}")
     if len(value) > JOB_BYTES_MAX:
         reason = f"the value has {len(value)} bytes, expected at most {JOB_BYTES_MAX}"
-        return _refused(message, reason, oversized=True)
+        return _refused(record, reason, oversized=True)
     try:
         schema, said = codec.decode(value)
     except DecodeError as error:
-        return _refused(message, f"{error}; {_EXPECTED}")
+        return _refused(record, f"{error}; {_EXPECTED}")
     if schema != _SCHEMA:
-        return _refused(message, f"the value is a {schema} record, {_EXPECTED}")
+        return _refused(record, f"the value is a {schema} record, {_EXPECTED}")
     job = ready_job(
-        _offset(message),
-        _timestamp_ms(message),
+        record.offset,
+        _produced_at_ms(record),
         cast("TriggerDispatch", said),
         value,
-        _header(message.headers(), "traceparent"),
+        _header(record.headers, "traceparent"),
     )
-    return _refused(message, f"{job}, {_EXPECTED}") if isinstance(job, str) else job
+    return _refused(record, f"{job}, {_EXPECTED}") if isinstance(job, str) else job
 
 
-def _refused(message: Message, reason: str, *, oversized: bool = False) -> Refused:
-    key: Any = message.key()
-    value: Any = message.value()
-    kind = _header(message.headers(), "kind")
-    at = (_offset(message), _timestamp_ms(message))
-    return Refused(*at, oversized, reason, kind, key, value or b"")
+def _refused(record: LogRecord, reason: str, *, oversized: bool = False) -> Refused:
+    at = (record.offset, _produced_at_ms(record))
+    kind = _header(record.headers, "kind")
+    return Refused(*at, oversized, reason, kind, record.key, record.value or b"")
 
 
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None, "a fetched record has an offset"
-    return offset
-
-
-def _timestamp_ms(message: Message) -> int:
+def _produced_at_ms(record: LogRecord) -> int:
     """Return when a record was produced, by its producer's clock; ours when it does not say."""
-    _, timestamp_ms = message.timestamp()
-    return timestamp_ms if timestamp_ms >= 0 else time.time_ns() // 1_000_000
+    return record.timestamp if record.timestamp >= 0 else time.time_ns() // 1_000_000
 
 
-def _header(headers: Any, name: str) -> str | None:  # noqa: ANN401 - the client says more than it does
-    for each, content in headers or ():
+def _header(headers: Headers, name: str) -> str | None:
+    for each, content in headers:
         if each == name:
-            return content.decode(errors="replace") if isinstance(content, bytes) else content
+            return bytes(content or b"").decode(errors="replace")
     return None

@@ -21,7 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from confluent_kafka import (
     Consumer,
@@ -32,6 +32,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from streams.audit.log import Headers, LogRecord
 from streams.codec import Codec
 from streams.core.ready_jobs import Dealt, Refused, Word, words_of
 from streams.edge.relay.jobs import dealt_of
@@ -71,6 +72,8 @@ _PASSING = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
+
+_NO_HEADERS: Headers = []
 
 _Place = tuple[str, int]
 
@@ -242,18 +245,19 @@ class _Session:
         if source is None or place not in self._next:
             return None  # gone meanwhile: whoever reads it next begins before these
         first = self._next[place]
-        dealt = [self._dealt(each) for each in messages if (each.offset() or 0) >= first]
-        following = max((messages[-1].offset() or 0) + 1, first)
+        records = [record for each in messages if (record := _record(each)).offset >= first]
+        dealt = [self._dealt(record) for record in records]
+        following = records[-1].offset + 1 if records else first
         for word in words_of(source, dealt, first, following):
             self._produce(word)
         return place, following, dealt
 
-    def _dealt(self, message: Message) -> Dealt:
+    def _dealt(self, record: LogRecord) -> Dealt:
         """Read a record; an outage of a schema registry is waited out."""
         backoff_s = _BACKOFF_FIRST_S
         while True:
             try:
-                return dealt_of(self._codec, message)
+                return dealt_of(self._codec, record)
             except BrokerError as error:
                 if not error.retryable or self._stopping.is_set():
                     raise
@@ -349,6 +353,15 @@ class _Session:
         for each in partitions:
             self._next.pop((each.topic, each.partition), None)
             self._uncommitted.discard((each.topic, each.partition))
+
+
+def _record(message: Message) -> LogRecord:
+    offset = message.offset()
+    assert offset is not None, "a fetched record has an offset"
+    key: Any = message.key()
+    value: Any = message.value()
+    headers: Any = message.headers() or _NO_HEADERS
+    return LogRecord(offset, message.timestamp()[1], key, value, headers)
 
 
 def _told(error: KafkaException | HarnError) -> str:
