@@ -19,11 +19,12 @@ class Role(StrEnum):
     DISPATCH = "dispatch"
     INVOKER = "invoker"
     RELAY = "relay"
+    SCHEDULER = "scheduler"
 
 
 ALL_ROLES: tuple[Role, ...] = tuple(Role)
 
-STAGE_ROLES = frozenset({Role.REGISTRY, Role.INBOX, Role.DISPATCH})
+STAGE_ROLES = frozenset({Role.REGISTRY, Role.INBOX, Role.DISPATCH, Role.SCHEDULER})
 """Roles that fold a mailbox; the others are edges."""
 
 

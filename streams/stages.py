@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streams.codec import Codec
-from streams.core import dispatch, inbox, registry
+from streams.core import dispatch, inbox, registry, scheduler
 from streams.core.state import Fold
 from streams.engine import BoundStage
 from streams.expressions import EXPRESSIONS
@@ -19,6 +19,7 @@ FOLDS: dict[str, Fold] = {
     "registry": registry.FOLD,
     "inbox": inbox.make_fold(EXPRESSIONS, CALENDAR),
     "dispatch": dispatch.FOLD,
+    "scheduler": scheduler.FOLD,
 }
 
 

@@ -35,7 +35,12 @@ PUMP = Edge(
 BROADCASTER = Edge(
     name="broadcaster",
     reads=("triggers.registry",),
-    writes=("trigger.inbox.envelopes", "trigger.dispatches", "triggers.registry"),
+    writes=(
+        "trigger.inbox.envelopes",
+        "trigger.dispatches",
+        "worker.requests",
+        "triggers.registry",
+    ),
     doc="Copies each revision into every mailbox partition that needs it.",
 )
 
@@ -55,6 +60,13 @@ RELAY = Edge(
     doc="Tells the scheduler of every queue's jobs, in their order, queue by queue.",
 )
 
+WORKER = Edge(
+    name="worker",
+    reads=("worker.deliveries", "worker.queues"),
+    writes=("worker.requests", QUEUE_TOPICS[2]),
+    doc="Runs the handlers of jobs that it was granted; answers, and says that they are done.",
+)
+
 OPERATOR = Edge(
     name="operator",
     reads=(
@@ -68,9 +80,15 @@ OPERATOR = Edge(
         "triggers.lifecycle",
         "observability.action_graph",
         "dispatch-dispatches-changelog",
+        "worker.queues",
+        "worker.requests",
+        "worker.deliveries",
+        *QUEUE_TOPICS,
     ),
     writes=(
         "triggers.registry",
+        "worker.queues",
+        "worker.requests",
         "trigger.inbox.envelopes",
         "trigger.dispatches",
         "trigger.cancel.requests",
@@ -79,4 +97,4 @@ OPERATOR = Edge(
     doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
 )
 
-EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, RELAY, OPERATOR)
+EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, RELAY, WORKER, OPERATOR)

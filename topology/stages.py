@@ -157,4 +157,63 @@ DISPATCH = Stage(
     ),
 )
 
-STAGES: tuple[Stage, ...] = (REGISTRY, INBOX, DISPATCH)
+SCHEDULER = Stage(
+    name="scheduler",
+    version=1,
+    role="scheduler",
+    source="worker.requests",
+    sinks=("worker.queues", "worker.deliveries"),
+    family_sinks=(QUEUE_TOPICS[1],),
+    quarantine="trigger.dlq",
+    doc="Selects jobs of worker queues, fairly, and leases them to workers.",
+    table=Table(
+        name="queues",
+        rows=(
+            RowType(prefix="revision", schema="row_revision", doc="The last revision, one row."),
+            RowType(
+                prefix="q",
+                schema="row_queue",
+                doc="`q:<queue>`: a queue or shard; due when its next summary is.",
+                due_field="summary_due_ms",
+            ),
+            RowType(
+                prefix="f",
+                schema="row_fairness_key",
+                doc="`f:<queue>:<dimension>:<fairness key>`: its credit and counts.",
+                due_field="forget_at_ms",
+                ticking=False,
+            ),
+            RowType(
+                prefix="j",
+                schema="row_job",
+                doc="`j:<queue>:<job id>`: a job, written once, gone when it is done.",
+            ),
+            RowType(
+                prefix="l",
+                schema="row_holder",
+                doc="`l:<queue>:<consumer id>`: claims in force; due when the first one expires.",
+                due_field="due_ms",
+            ),
+            RowType(
+                prefix="n",
+                schema="row_returned",
+                doc="`n:<queue>:<job id>`: a job claimed before; due when it may be again.",
+                due_field="not_before_ms",
+            ),
+            RowType(
+                prefix="w",
+                schema="row_worker",
+                doc="`w:<consumer id>`: a worker; due when it counts as gone.",
+                due_field="due_ms",
+            ),
+            RowType(
+                prefix="g",
+                schema="row_consumer",
+                doc="`g:<queue>`: gates of the consumers of a queue.",
+            ),
+            RowType(prefix="turn", schema="row_turn", doc="Queue that was served last, one row."),
+        ),
+    ),
+)
+
+STAGES: tuple[Stage, ...] = (REGISTRY, INBOX, DISPATCH, SCHEDULER)

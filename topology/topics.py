@@ -215,11 +215,12 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.CATALOG,
         cleanup=Cleanup.COMPACT,
         retention=RetentionRule.FOREVER,
-        key="queue",
+        key="queue, or summary:queue",
         doc="Queue catalog and latest summary.",
         kinds=(
             ("queue_seen", "queue_seen"),
             ("queue_configured", "queue_configured"),
+            ("queue_summary", "queue_summary"),
         ),
     ),
     Topic(
@@ -227,10 +228,18 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.MAILBOX,
         retention=RetentionRule.MAILBOX,
         key="queue, or queue#shard",
-        doc="Mailbox of scheduler.",
+        doc="Mailbox of scheduler: jobs that are ready, and what workers and operators ask for.",
         kinds=(
             ("jobs_ready", "jobs_ready"),
             ("job_rejected", "job_rejected"),
+            ("worker_heartbeat", "worker_heartbeat"),
+            ("renew_requested", "renew_requested"),
+            ("ack_requested", "ack_requested"),
+            ("release_requested", "release_requested"),
+            ("purge_requested", "purge_requested"),
+            ("summary_requested", "summary_requested"),
+            ("consumer_registered", "consumer_registered"),
+            ("revision_published", "revision_published"),
         ),
     ),
     Topic(
@@ -238,6 +247,11 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         role=TopicRole.QUEUE,
         key="consumer id",
         doc="Granted jobs with their body, for the worker they were granted to.",
+        kinds=(
+            ("jobs_granted", "jobs_granted"),
+            ("nothing_ready", "nothing_ready"),
+            ("purge_answered", "purge_answered"),
+        ),
     ),
     Topic(
         name="worker.{queue}",
@@ -253,6 +267,16 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         partitions=1,
         key="job id",
         doc="What the scheduler decided.",
+        kinds=(
+            ("job_claimed", "job_claimed"),
+            ("claim_renewed", "claim_renewed"),
+            ("job_released", "job_released"),
+            ("claim_expired", "claim_expired"),
+            ("claim_refused", "claim_refused"),
+            ("job_acked", "job_acked"),
+            ("job_purged", "job_purged"),
+            ("job_dead", "job_dead"),
+        ),
     ),
     Topic(
         name="worker.{queue}.responses",
@@ -260,6 +284,7 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         partitions=1,
         key="job id",
         doc="Handler outcomes, with claim id.",
+        kinds=(("job_response", "job_response"),),
     ),
 )
 

@@ -46,10 +46,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{/* Roles that fold a mailbox and hold rows; the others are edges. */}}
-{{- define "harn.stageRoles" -}}registry inbox dispatch{{- end -}}
+{{- define "harn.stageRoles" -}}registry inbox dispatch scheduler{{- end -}}
 
 {{/* Roles whose members share the partitions of a topic with `topics.partitions`. */}}
-{{- define "harn.partitionedRoles" -}}inbox dispatch invoker{{- end -}}
+{{- define "harn.partitionedRoles" -}}inbox dispatch invoker scheduler{{- end -}}
 
 {{/* Roles that load the manifest. */}}
 {{- define "harn.manifestRoles" -}}registry invoker{{- end -}}

@@ -24,6 +24,7 @@ POLICY_DEFAULT: Policy = {
     "dlq_ttl_ms": 691_200_000,
     "action_graph": True,
     "pump_max_outstanding": 320,
+    "scheduler": None,
 }
 """In force until the first revision says otherwise."""
 

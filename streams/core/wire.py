@@ -17,6 +17,8 @@ BindingState = Literal["registering", "active", "draining", "terminated", "unkno
 ChannelScope = Literal["tenant", "session", "pipeline", "unknown"]
 CircuitChange = Literal["opened", "probe", "closed", "untested", "unknown"]
 CircuitState = Literal["open", "half_open", "closed", "unknown"]
+ClaimRequest = Literal["ack", "renew", "release", "unknown"]
+DeathReason = Literal["max_deliveries", "queue_full", "unknown"]
 DispatchStatus = Literal[
     "invoked",
     "running",
@@ -66,7 +68,30 @@ QuarantineCode = Literal[
     "unknown",
     "timer_skipped",
 ]
+RefusalReason = Literal["not_claimed", "superseded", "other_holder", "unknown_job", "unknown"]
+ResponseOutcome = Literal[
+    "none",
+    "succeeded",
+    "skipped",
+    "failed",
+    "dlq",
+    "cancelled",
+    "interrupted",
+    "unknown",
+]
+SchedulerFairnessKey = Literal["tenant", "binding", "trigger_id", "tenant_and_binding", "unknown"]
+SchedulerStrategy = Literal["fifo", "drr", "unknown"]
 SignatureState = Literal["unsigned", "verified", "failed"]
+StarvationMode = Literal["job", "key", "unknown"]
+
+
+class AckRequested(TypedDict):
+    """A worker has finished jobs: each of them leaves the queue if the claim still counts."""
+
+    queue: str
+    consumer_id: str
+    incarnation: str
+    acks: Sequence[ClaimedJob]
 
 
 class ActionGraphEdge(TypedDict):
@@ -262,6 +287,77 @@ class CircuitEpisode(TypedDict):
     until_ms: int
 
 
+class ClaimExpired(TypedDict):
+    """A claim has run out; the job is ready again, unless it has been delivered too often."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    fence: int
+    expired_at_ms: int
+
+
+class ClaimRef(TypedDict):
+    """A claim that a worker names."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+
+
+class ClaimRefused(TypedDict):
+    """A worker's word about a claim that is not, or no longer, its own."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    request: ClaimRequest
+    reason: RefusalReason
+    current_claim_id: str | None
+    refused_at_ms: int
+
+
+class ClaimRenewed(TypedDict):
+    """A claim lasts longer."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    fence: int
+    renewed_at_ms: int
+    expires_at_ms: int
+
+
+class ClaimedJob(TypedDict):
+    """A claim of a queue that its request names."""
+
+    job_event_id: str
+    claim_id: str
+
+
+class ConsumerGates(TypedDict):
+    """The gates of one trigger of a consumer manifest."""
+
+    trigger_id: str
+    definition: str
+
+
+class ConsumerRegistered(TypedDict):
+    """The record ConsumerRegistered.
+
+    A worker says which gates its manifest declares for the jobs of a queue. The last word about a
+    queue stands.
+    """
+
+    queue: str
+    consumer_id: str
+    digest: str
+    gates: Sequence[ConsumerGates]
+
+
 class DedupeClaim(TypedDict):
     """An event was the first with a value of its trigger's `dedupe_key`."""
 
@@ -394,6 +490,20 @@ class EventMatched(TypedDict):
     dlq_entry_id: str | None
 
 
+class FairnessState(TypedDict):
+    """How one fairness key of a queue stands."""
+
+    fairness_key: str
+    weight: int
+    deficit: int
+    in_flight: int
+    selected_total: int
+    deferred_total: int
+    starvation_promotions_total: int
+    ready_jobs: int
+    oldest_ready_at_ms: int | None
+
+
 class GateDecision(TypedDict):
     """What a gate decided about one dispatch."""
 
@@ -405,6 +515,28 @@ class GateDecision(TypedDict):
     count: int | None
     max: int | None
     delay_ms: int | None
+
+
+class GrantedJob(TypedDict):
+    """A job in the hands of a worker."""
+
+    job_event_id: str
+    claim_id: str
+    fence: int
+    delivery: int
+    occurred_at_ms: int
+    expires_at_ms: int
+    traceparent: str | None
+    body: bytes
+
+
+class HeldClaim(TypedDict):
+    """A claim in force."""
+
+    job_event_id: str
+    fence: int
+    delivery: int
+    expires_at_ms: int
 
 
 class InvocationCompleted(TypedDict):
@@ -450,6 +582,58 @@ class Invoke(TypedDict):
     event: TriggerEvent
 
 
+class JobAcked(TypedDict):
+    """A job is done."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    fence: int
+    skipped_by: str | None
+    acked_at_ms: int
+
+
+class JobClaimed(TypedDict):
+    """A job is a worker's until the claim expires."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    fence: int
+    incarnation: str
+    delivery: int
+    fairness_key: str
+    promoted: bool
+    claimed_at_ms: int
+    expires_at_ms: int
+
+
+class JobDead(TypedDict):
+    """A job leaves the queue undone. What it was is in this record."""
+
+    queue: str
+    job_event_id: str
+    reason: DeathReason
+    deliveries: int
+    trigger_id: str
+    event_id: str
+    occurred_at_ms: int
+    dead_at_ms: int
+    body: bytes
+
+
+class JobPurged(TypedDict):
+    """An operator removed a job that nobody had claimed."""
+
+    queue: str
+    job_event_id: str
+    purged_by: str
+    reason: str | None
+    purged_at_ms: int
+
+
 class JobRejected(TypedDict):
     """The record JobRejected.
 
@@ -470,6 +654,47 @@ class JobRejected(TypedDict):
     raw: bytes
     raw_size: int
     raw_sha256: str
+
+
+class JobReleased(TypedDict):
+    """A claimed job is ready again before its claim has expired."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    fence: int
+    reason: str | None
+    not_before_ms: int | None
+    released_at_ms: int
+
+
+class JobResponse(TypedDict):
+    """What a handler made of a job."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    trigger_id: str | None
+    event_id: str | None
+    dispatch_id: str | None
+    handled_at_ms: int
+    outcome: ResponseOutcome
+    result: str | None
+    error: str | None
+    claim_lost: bool
+
+
+class JobsGranted(TypedDict):
+    """Jobs that a worker has claimed by its capacity, with their bodies."""
+
+    consumer_id: str
+    incarnation: str
+    queue: str
+    granted_at_ms: int
+    claim_ttl_ms: int
+    jobs: Sequence[GrantedJob]
 
 
 class JobsReady(TypedDict):
@@ -754,6 +979,15 @@ class ManifestApplied(TypedDict):
     applied_by: str
 
 
+class NothingReady(TypedDict):
+    """A worker that takes what there is has it all: no job of the queue is ready for it."""
+
+    consumer_id: str
+    incarnation: str
+    queue: str
+    seq: int
+
+
 class OutboxDispatchCancelled(TypedDict):
     """A dispatch ended because somebody cancelled it: its terminal record."""
 
@@ -837,6 +1071,7 @@ class Policy(TypedDict):
     dlq_ttl_ms: int
     action_graph: bool
     pump_max_outstanding: int
+    scheduler: SchedulerPolicy | None
 
 
 class PumpCursor(TypedDict):
@@ -859,6 +1094,25 @@ class PumpReported(TypedDict):
     cursors: Sequence[PumpCursor]
 
 
+class PurgeAnswered(TypedDict):
+    """What a purge came to."""
+
+    queue: str
+    request_id: str
+    purged: int
+    purged_at_ms: int
+
+
+class PurgeRequested(TypedDict):
+    """An operator removes the jobs of a queue that nobody has claimed."""
+
+    queue: str
+    request_id: str
+    purged_by: str
+    reason: str | None
+    deliveries_partition: int | None
+
+
 class QueueConfigured(TypedDict):
     """The record QueueConfigured.
 
@@ -877,6 +1131,34 @@ class QueueSeen(TypedDict):
     """A trigger names a worker queue."""
 
     queue: str
+
+
+class QueueSummary(TypedDict):
+    """How a queue stands, or a shard of it. The key is `summary:` and the queue's or shard's."""
+
+    queue: str
+    shard: int | None
+    shards: int
+    partition: int
+    folded_offset: int
+    at_ms: int
+    ready: int
+    delayed: int
+    in_flight: int
+    acked: int
+    purged: int
+    dead: int
+    oldest_ready_at_ms: int | None
+    workers: int
+    policy: SchedulerPolicy
+    policy_revision: int
+    rounds_completed: int
+    starvation_promotions_total: int
+    keys: Sequence[FairnessState]
+    other_keys: FairnessState | None
+    keys_total: int
+    relayed: Sequence[RelayedOffset]
+    request_id: str | None
 
 
 class ReadyJob(TypedDict):
@@ -912,6 +1194,32 @@ class RecordQuarantined(TypedDict):
     raw: bytes | None
     raw_size: int
     raw_sha256: str
+
+
+class RelayedOffset(TypedDict):
+    """How far a queue's topic has been folded."""
+
+    source_partition: int
+    next_offset: int
+
+
+class ReleaseRequested(TypedDict):
+    """A worker gives jobs back without having finished them."""
+
+    queue: str
+    consumer_id: str
+    incarnation: str
+    claims: Sequence[ClaimedJob]
+    reason: str | None
+
+
+class RenewRequested(TypedDict):
+    """A worker is still at work on what it claimed."""
+
+    consumer_id: str
+    incarnation: str
+    claim_ttl_ms: int
+    claims: Sequence[ClaimRef]
 
 
 class RetryPolicy(TypedDict):
@@ -1019,6 +1327,13 @@ class RowClaim(TypedDict):
     expires_at_ms: int
 
 
+class RowConsumer(TypedDict):
+    """The gates of a queue's consumers."""
+
+    digest: str
+    gates: Sequence[ConsumerGates]
+
+
 class RowCron(TypedDict):
     """Inbox: the timer of a cron trigger, in the one partition that fires it."""
 
@@ -1100,6 +1415,43 @@ class RowEvent(TypedDict):
     event: TriggerEvent
 
 
+class RowFairnessKey(TypedDict):
+    """A fairness key of a queue."""
+
+    fairness_key: str
+    dimension: str
+    credit: int
+    round: int
+    selected: int
+    deferred: int
+    promotions: int
+    served_at_ms: int
+    capped_at: int | None
+    forget_at_ms: int | None
+
+
+class RowHolder(TypedDict):
+    """The claims of one worker on one queue."""
+
+    consumer_id: str
+    incarnation: str
+    claims: Sequence[HeldClaim]
+    due_ms: int
+
+
+class RowJob(TypedDict):
+    """A job that is neither done, purged nor dead. It is written once."""
+
+    occurred_at_ms: int
+    priority: str
+    tenant_id: str | None
+    binding_key: str
+    trigger_id: str
+    event_id: str
+    traceparent: str | None
+    body: bytes
+
+
 class RowPosition(TypedDict):
     """Where a partition's state stands: written by every transaction under a reserved key."""
 
@@ -1119,6 +1471,28 @@ class RowPredicate(TypedDict):
     samples: Sequence[int]
 
 
+class RowQueue(TypedDict):
+    """A queue, or a shard of it: what is counted and how far its topic is folded."""
+
+    queue: str
+    shard: int | None
+    shards: int
+    relayed: Sequence[RelayedOffset]
+    rounds: int
+    selects: int
+    last_selected: str | None
+    selected: int
+    promotions: int
+    acked: int
+    purged: int
+    dead: int
+    forgotten_selected: int
+    forgotten_deferred: int
+    forgotten_promotions: int
+    summary_due_ms: int | None
+    summary_at_ms: int
+
+
 class RowRegisteredBinding(TypedDict):
     """Registry: a binding version and its state."""
 
@@ -1127,6 +1501,18 @@ class RowRegisteredBinding(TypedDict):
     source: BindingSource
     revision: int
     ended: Sequence[int]
+
+
+class RowReturned(TypedDict):
+    """A job that was claimed before and is not now: what must be remembered of it."""
+
+    fence: int
+    deliveries: int
+    consumer_id: str
+    incarnation: str
+    open: bool
+    parked: bool
+    not_before_ms: int | None
 
 
 class RowRevision(TypedDict):
@@ -1143,6 +1529,12 @@ class RowSeen(TypedDict):
     expires_at_ms: int
 
 
+class RowTurn(TypedDict):
+    """Queue of this partition that was served last among several for one worker."""
+
+    queue: str
+
+
 class RowWindow(TypedDict):
     """The record RowWindow.
 
@@ -1154,12 +1546,45 @@ class RowWindow(TypedDict):
     expires_at_ms: int
 
 
+class RowWorker(TypedDict):
+    """A worker that takes jobs of this partition's queues."""
+
+    consumer_id: str
+    incarnation: str
+    deliveries_partition: int
+    queues: Sequence[str]
+    slots: int
+    claim_ttl_ms: int
+    draining: bool
+    once: bool
+    seq: int
+    answered_seq: int
+    missing: Sequence[str]
+    due_ms: int
+
+
 class RunningInvocation(TypedDict):
     """One invocation that is running."""
 
     dispatch_id: str
     attempt: int
     fence: int
+
+
+class SchedulerPolicy(TypedDict):
+    """How jobs are selected; in force for all queues."""
+
+    strategy: SchedulerStrategy
+    fairness_key: SchedulerFairnessKey
+    quantum: int
+    starvation_age_ms: int
+    starvation_mode: StarvationMode
+    max_concurrent_per_key: int
+    default_weight: int
+    weights: Mapping[str, int]
+    max_deliveries: int
+    max_waiting: int
+    worker_ttl_ms: int
 
 
 class SourceRejected(TypedDict):
@@ -1201,6 +1626,13 @@ class StageSkip(TypedDict):
     timer: str | None
     requested_by: str
     reason: str
+
+
+class SummaryRequested(TypedDict):
+    """Somebody wants to know how a queue stands."""
+
+    queue: str
+    request_id: str
 
 
 class Tick(TypedDict):
@@ -1283,3 +1715,22 @@ class Usage(TypedDict):
 
     cost_usd_micros: int
     tokens: int
+
+
+class WorkerHeartbeat(TypedDict):
+    """The record WorkerHeartbeat.
+
+    A worker says what it could take, and which claims it has. To every partition of the mailbox
+    that has one of its queues, with the queues and claims of that partition.
+    """
+
+    consumer_id: str
+    incarnation: str
+    deliveries_partition: int
+    queues: Sequence[str]
+    capacity: int
+    claims: Sequence[ClaimRef]
+    claim_ttl_ms: int
+    draining: bool
+    once: bool
+    seq: int

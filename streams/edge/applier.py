@@ -53,6 +53,7 @@ def policy_of(settings: Settings) -> Policy:
         "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
         # What an invoker runs, and what it holds ready.
         "pump_max_outstanding": 5 * settings.invoker_max_outstanding,
+        "scheduler": None,
     }
 
 

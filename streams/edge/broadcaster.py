@@ -1,6 +1,7 @@
 """Copy each revision into every mailbox partition that needs it; dispatch before inbox.
 
-    triggers.registry: revision_published r → every partition of trigger.dispatches, acked
+    triggers.registry: revision_published r → every partition of worker.requests, acked
+                                            → every partition of trigger.dispatches, acked
                                             → every partition of trigger.inbox.envelopes, acked
                                             → triggers.registry: revision_broadcast r
 
@@ -32,7 +33,7 @@ __all__ = ["Broadcaster"]
 
 _LOG = logging.getLogger("harn.broadcaster")
 
-MAILBOXES = (inbox.DISPATCHES, ENVELOPES)
+MAILBOXES = ("worker.requests", inbox.DISPATCHES, ENVELOPES)
 """Downstream first."""
 
 _READ_S = 0.5

@@ -15,7 +15,7 @@ from streams.codec import Codec, DecodeError
 from streams.testing.memory_kafka import MemoryKafka, header
 
 REGISTRY = "triggers.registry"
-MAILBOXES = ("trigger.dispatches", "trigger.inbox.envelopes")
+MAILBOXES = ("worker.requests", "trigger.dispatches", "trigger.inbox.envelopes")
 """Downstream first."""
 
 _KEY = b"\0revision"

@@ -153,4 +153,5 @@ def policy(
         "dlq_ttl_ms": dlq_ttl_ms,
         "action_graph": action_graph,
         "pump_max_outstanding": pump_max_outstanding,
+        "scheduler": None,
     }

@@ -57,4 +57,9 @@ NOT_WRITTEN_BY_STAGES = {
     ("triggers.registry", "revision_broadcast"),
     ("trigger.dispatches", "dispatch_cancel_requested"),
     ("trigger.dispatches", "dlq_discard_requested"),
+    ("worker.queues", "queue_configured"),
+    ("worker.queues", "queue_summary"),
+    ("worker.deliveries", "jobs_granted"),
+    ("worker.deliveries", "nothing_ready"),
+    ("worker.deliveries", "purge_answered"),
 }

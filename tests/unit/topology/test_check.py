@@ -517,7 +517,7 @@ def test_every_problem_is_reported_at_once() -> None:
     assert "stage inbox: sink nowhere is not declared" in text
     assert "lease_ms: is 1000" in text
     assert "stage dispatch: has no fold" in text
-    assert len(caught.value.problems) == 6
+    assert len(caught.value.problems) == 7
 
 
 def test_a_clean_topology_raises_nothing() -> None:
