@@ -17,6 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.mock_cluster import mock_cluster
 
 REGISTRY = "triggers.registry"
+REQUESTS = "worker.requests"
 DISPATCHES = "trigger.dispatches"
 ENVELOPES = "trigger.inbox.envelopes"
 PARTITIONS = 4
@@ -123,7 +124,7 @@ async def test_every_partition_gets_every_revision_in_order_and_unchanged(
     await say(publisher, "revision_published", published(2))
     await say(publisher, "revision_published", published(3))
     await until_broadcast(settings, [1, 2, 3])
-    for topic in (DISPATCHES, ENVELOPES):
+    for topic in (REQUESTS, DISPATCHES, ENVELOPES):
         for partition in range(PARTITIONS):
             assert revisions(settings, topic, partition) == [1, 2, 3]
             [first, *_] = log(settings, topic, partition)
@@ -137,6 +138,8 @@ async def test_downstream_has_a_revision_before_upstream_is_told(
     await broadcaster.start()
     await until_broadcast(settings, [1])
     in_turn = [
+        *[("asked", REQUESTS)] * PARTITIONS,
+        *[("acked", REQUESTS)] * PARTITIONS,
         *[("asked", DISPATCHES)] * PARTITIONS,
         *[("acked", DISPATCHES)] * PARTITIONS,
         *[("asked", ENVELOPES)] * PARTITIONS,
@@ -167,7 +170,7 @@ async def test_an_append_that_fails_is_repeated_with_its_whole_revision(
     await broadcaster.start()
     await until_broadcast(settings, [1, 2])
     assert publisher.refuse == []
-    for topic in (DISPATCHES, ENVELOPES):
+    for topic in (REQUESTS, DISPATCHES, ENVELOPES):
         for partition in range(PARTITIONS):
             found = revisions(settings, topic, partition)
             assert found == sorted(found), "a repeat never comes after a later revision"
