@@ -30,6 +30,7 @@ GROUPS = {
     "orchestrator": "Run the roles.",
     "trigger": "Apply bindings and send events.",
     "queue": "Create worker queues, and list them.",
+    "worker": "Run the jobs of worker queues.",
     "stage": "Resume a halted partition, or skip the record that halted it.",
     "doctor": "Examine a running application, and say what needs you.",
     "log": "Read any topic, decoded.",

@@ -1,0 +1,218 @@
+"""A worker's presence: heartbeats, renewals, and what time does to its claims.
+
+One timer, once a second and more often where claims are short.  Each beat gives up what has run
+out, renews what is half through, and tells every partition of the mailbox that has a queue of this
+worker what it holds there and could take.  What cannot wait for the beat is said soon after.
+
+The capacity is what the worker can take in all, dealt out evenly over the partitions: a partition
+knows nothing of the others.
+
+Source: DESIGN "A job".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol
+
+from streams.core.record import Position
+from streams.edge.invoker.guard import ends_the_role
+from streams.edge.worker.held import HeldJob, HeldJobs
+from streams.edge.worker.plan import WorkerPlan
+from streams.edge.worker.words import CLAIMS_PER_WORD_MAX, Words
+from streams.errors import BrokerError
+from streams.observe import logs
+
+__all__ = ["BEAT_S", "Presence"]
+
+_LOG = logs.logger(__name__)
+
+BEAT_S = 1.0
+"""Between heartbeats; a quarter of a claim's time where that is less."""
+
+_SOON_S = 0.005
+
+
+class Present(Protocol):
+    """Whose presence it is."""
+
+    incarnation: str
+
+    @property
+    def held(self) -> HeldJobs:
+        """The claims."""
+        ...
+
+    @property
+    def capacity(self) -> int:
+        """How many jobs it could take."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of what it was granted is left to do."""
+        ...
+
+    def expire(self, now_s: float) -> None:
+        """Give up what has run out."""
+        ...
+
+    def begin_anew(self, now_s: float, late_s: float) -> None:
+        """Go on as another incarnation."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """End with an error."""
+        ...
+
+
+class Presence:
+    """Says what a worker has and could take."""
+
+    def __init__(
+        self, plan: WorkerPlan, words: Words, deliveries_partition: int, who: Present
+    ) -> None:
+        self._plan, self._words, self._who = plan, words, who
+        self._deliveries_partition = deliveries_partition
+        self._loop = asyncio.get_running_loop()
+        self._ttl_s = plan.claim_ttl_ms / 1_000
+        self._beat_s = min(BEAT_S, self._ttl_s / 4)
+        self._queues: defaultdict[int, list[str]] = defaultdict(list)
+        for queue_key in plan.queue_keys:
+            self._queues[words.partition_of(queue_key)].append(queue_key)
+        self._seq = 0
+        self._idle_seq: int | None = None  # of the first heartbeat after all was done
+        self._empty: set[str] = set()
+        self._said_capacity = 0
+        self._next_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
+        self._leaving = False
+
+    def start(self) -> None:
+        """Say that the worker is there, and go on saying it."""
+        self._next_s = self._loop.time()
+        self._beat()
+
+    def leave(self) -> None:
+        """Say that it takes nothing more."""
+        self._leaving = True
+        self._say()
+
+    def stop(self) -> None:
+        """Say nothing more but a last word."""
+        for timer in (self._timer, self._soon):
+            if timer is not None:
+                timer.cancel()
+        self._say()
+
+    def say_soon(self) -> None:
+        """Say what has changed, together with what changes within some milliseconds."""
+        if self._soon is None and not self._leaving:
+            self._soon = self._loop.call_later(_SOON_S, self._say)
+
+    def look(self) -> None:
+        """Say soon that there is much more room than was said, or that all is done."""
+        idle = self._plan.once and self._idle_seq is None and self._who.is_idle
+        if idle or self._who.held.busy + self._who.capacity > 2 * self._said_capacity:
+            self.say_soon()
+
+    def granted(self) -> None:
+        """Note that there was something for it: what was empty before may not be so now."""
+        self._idle_seq = None
+        self._empty.clear()
+
+    def fail(self, error: BaseException) -> None:
+        """End the worker."""
+        self._who.fail(error)
+
+    def nothing_ready(self, queue_key: str, seq: int) -> None:
+        """Note that a queue has nothing for a worker that runs once."""
+        if self._idle_seq is not None and seq >= self._idle_seq:
+            self._empty.add(queue_key)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every queue had nothing more after all was done."""
+        return self._empty.issuperset(self._plan.queue_keys)
+
+    # ------------------------------------------------------------------ the beat
+    @ends_the_role
+    def _beat(self) -> None:
+        now_s = self._loop.time()
+        late_s = now_s - self._next_s
+        self._next_s = now_s + self._beat_s
+        self._timer = self._loop.call_later(self._beat_s, self._beat)
+        if late_s >= self._ttl_s:
+            self._who.begin_anew(now_s, late_s)
+            self._idle_seq = None
+            self._empty.clear()
+        self._who.expire(now_s)
+        self._renew(now_s)
+        self._say()
+
+    def _renew(self, now_s: float) -> None:
+        parts: defaultdict[int, list[HeldJob]] = defaultdict(list)
+        for held in self._who.held.due(now_s, self._ttl_s):
+            parts[self._words.partition_of(held.queue_key)].append(held)
+        for partition, claims in parts.items():
+            for at in range(0, len(claims), CLAIMS_PER_WORD_MAX):
+                part = claims[at : at + CLAIMS_PER_WORD_MAX]
+                appended = self._words.renew(partition, self._who.incarnation, part)
+                appended.add_done_callback(partial(self._renewed, part, now_s + self._ttl_s))
+
+    def _renewed(
+        self, claims: Sequence[HeldJob], expires_s: float, appended: asyncio.Future[Position]
+    ) -> None:
+        if self._error_of(appended, "worker_not_renewed") is not None:
+            return  # they are due at the next beat as well
+        now_s = self._loop.time()
+        for held in claims:
+            if not held.lost and held.expires_s > now_s:
+                held.expires_s = max(held.expires_s, expires_s)
+
+    @ends_the_role
+    def _say(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        who = self._who
+        self._seq += 1
+        if not who.is_idle:
+            self._idle_seq = None
+            self._empty.clear()
+        elif self._idle_seq is None:
+            self._idle_seq = self._seq
+        capacity = 0 if self._leaving else who.capacity
+        self._said_capacity = capacity + who.held.busy
+        claims: defaultdict[int, list[HeldJob]] = defaultdict(list)
+        for held in who.held:
+            claims[self._words.partition_of(held.queue_key)].append(held)
+        share, left = divmod(capacity, len(self._queues))
+        for place, (partition, queues) in enumerate(self._queues.items()):
+            said = {
+                "incarnation": who.incarnation,
+                "deliveries_partition": self._deliveries_partition,
+                "queues": queues,
+                "capacity": share + (place < left),
+                "claims": [each.ref for each in claims[partition]],
+                "draining": self._leaving,
+                "once": self._plan.once,
+                "seq": self._seq,
+            }
+            appended = self._words.heartbeat(partition, said)
+            appended.add_done_callback(partial(self._error_of, event="worker_not_heard"))
+
+    def _error_of(self, appended: asyncio.Future[Position], event: str) -> BaseException | None:
+        """Return why an append failed; what no retry mends ends the worker."""
+        error = appended.exception()
+        if error is None:
+            return None
+        if not (isinstance(error, BrokerError) and error.retryable):
+            self._who.fail(error)
+        else:
+            _LOG.warning(event, extra={"reason": str(error)})
+        return error
