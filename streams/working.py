@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -149,7 +150,7 @@ async def drain_queue(
     return drained
 
 
-async def _first_of(*futures: asyncio.Future[None] | asyncio.Future[bool]) -> None:
+async def _first_of(*futures: asyncio.Future[Any]) -> None:
     """Wait for the first; raise what it failed with."""
     done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     for each in done:

@@ -167,7 +167,7 @@ class Presence:
     def _renewed(
         self, claims: Sequence[HeldJob], expires_s: float, appended: asyncio.Future[Position]
     ) -> None:
-        if self._error_of(appended, "worker_not_renewed") is not None:
+        if self._error_of("renew_requested", appended) is not None:
             return  # they are due at the next beat as well
         now_s = self._loop.time()
         for held in claims:
@@ -204,9 +204,9 @@ class Presence:
                 "seq": self._seq,
             }
             appended = self._words.heartbeat(partition, said)
-            appended.add_done_callback(partial(self._error_of, event="worker_not_heard"))
+            appended.add_done_callback(partial(self._error_of, "worker_heartbeat"))
 
-    def _error_of(self, appended: asyncio.Future[Position], event: str) -> BaseException | None:
+    def _error_of(self, kind: str, appended: asyncio.Future[Position]) -> BaseException | None:
         """Return why an append failed; what no retry mends ends the worker."""
         error = appended.exception()
         if error is None:
@@ -214,5 +214,5 @@ class Presence:
         if not (isinstance(error, BrokerError) and error.retryable):
             self._who.fail(error)
         else:
-            _LOG.warning(event, extra={"reason": str(error)})
+            _LOG.warning("worker_not_heard", extra={"kind": kind, "reason": str(error)})
         return error
