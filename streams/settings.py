@@ -32,6 +32,7 @@ from streams.setting import (
     setting,
 )
 from streams.setting_rules import contradictions, derived_defaults
+from streams.settings_scheduler import SchedulerSettings
 
 __all__ = ["Lookup", "SettingRow", "Settings"]
 
@@ -44,7 +45,7 @@ _YEAR_MS = 366 * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(SchedulerSettings):
     """All settings, valid as a whole.  `Settings()` is a laptop with an embedded broker.
 
     Raises ConfigError, also from `dataclasses.replace`, when values contradict each other.
@@ -359,12 +360,18 @@ class Settings:
         """Return one row per setting in declaration order, secrets redacted."""
         return tuple(
             _DECLARATIONS[each.name].row(each.name, each.default, getattr(self, each.name))
-            for each in dataclasses.fields(self)
+            for each in sorted(dataclasses.fields(self), key=_is_inherited)
         )
 
 
+def _is_inherited(field: dataclasses.Field[Any]) -> bool:
+    """Whether a field belongs to a part of the settings that is told after the others."""
+    return field.name in SchedulerSettings.__dataclass_fields__
+
+
 _DECLARATIONS: dict[str, Declaration] = {
-    each.name: each.metadata["declaration"] for each in dataclasses.fields(Settings)
+    each.name: each.metadata["declaration"]
+    for each in sorted(dataclasses.fields(Settings), key=_is_inherited)
 }
 
 

@@ -27,6 +27,11 @@ REGISTRY = Stage(
                 schema="row_registered_binding",
                 doc="`b:<id>@v<version>`: a binding version and its state.",
             ),
+            RowType(
+                prefix="environment",
+                schema="row_proposal",
+                doc="What an environment proposed last for the scheduler, one row.",
+            ),
         ),
     ),
 )

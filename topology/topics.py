@@ -162,6 +162,7 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
             ("manifest_applied", "manifest_applied"),
             ("trigger_registered", "trigger_registered"),
             ("trigger_drain_requested", "trigger_drain_requested"),
+            ("scheduler_policy_proposed", "scheduler_policy_proposed"),
             ("revision_published", "revision_published"),
             ("apply_answered", "apply_answered"),
             ("revision_broadcast", "revision_broadcast"),

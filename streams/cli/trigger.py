@@ -26,7 +26,14 @@ from streams.cli.trigger_replay import replay
 from streams.cli.trigger_show import list_triggers, show
 from streams.core.manifest import Manifest
 from streams.core.wire import Policy
-from streams.edge.applier import ANSWER_S, ApplyResult, apply_manifest, policy_of, preview_apply
+from streams.edge.applier import (
+    ANSWER_S,
+    ApplyResult,
+    apply_manifest,
+    policy_asked,
+    policy_of,
+    preview_apply,
+)
 from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
 from streams.edge.registry_view import read_registry
@@ -78,7 +85,10 @@ def apply(
     codec = codec_of(settings)
     view = read_registry(settings, codec)
     before = view.policy
-    policy = before if keep_policy else policy_of(settings)
+    policy: Policy = before
+    if not keep_policy:
+        policy = {**policy_of(settings), "scheduler": before["scheduler"]}
+    policy = policy_asked(policy, loaded)
     if dry_run:
         result = preview_apply(view, loaded, codec, policy=policy)
     else:

@@ -47,6 +47,7 @@ from streams.core.manifest_handler import (
 from streams.core.manifest_kinds import KIND_FIELDS, events_of, kind_rules
 from streams.core.manifest_place import Place, shown
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
+from streams.core.manifest_scheduler import read_scheduler, scheduler_of
 from streams.core.manifest_sources import Values, read_sources
 from streams.core.manifest_table import (
     TEXT_CHARS_MAX,
@@ -63,7 +64,7 @@ from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, w
 from streams.core.provider_catalog import BUILT_KINDS, BUILT_STREAMS, PROVIDERS, TRIGGER_KINDS
 from streams.core.schedule import Calendar
 from streams.core.webhook import INGRESS, route_problem
-from streams.core.wire import BindingDefinition
+from streams.core.wire import BindingDefinition, SchedulerPolicy
 
 __all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest"]
 
@@ -80,7 +81,7 @@ class Manifest:
     `bindings` are in the order of the file, their versions not yet chosen (0).  `exports` maps each
     module that a handler may name to its Python file, relative to the manifest, or dotted module.
     `warnings` name what is taken, but should be written in another way.
-    `pump_max_outstanding` is None when the manifest does not say it.
+    `pump_max_outstanding` and `scheduler` are None when the manifest does not say them.
     """
 
     file: str
@@ -89,6 +90,7 @@ class Manifest:
     bindings: tuple[BindingDefinition, ...]
     warnings: tuple[str, ...] = ()
     pump_max_outstanding: int | None = None
+    scheduler: SchedulerPolicy | None = None
 
 
 def parse_manifest(
@@ -136,6 +138,7 @@ def parse_manifest(
         bindings=tuple(bindings),
         warnings=tuple(place.warnings),
         pump_max_outstanding=orchestrator.get("pumps", {}).get("max_outstanding"),
+        scheduler=scheduler_of(orchestrator.get("scheduler")),
     )
 
 
@@ -352,6 +355,7 @@ _ORCHESTRATOR: tuple[Field, ...] = (
     *INGRESS_FIELDS,
     Field(name="budget", read=read_namespace_budget),
     Field(name="pumps", read=read_pumps, default={}),
+    Field(name="scheduler", read=read_scheduler),
     Field(name="drain"),
 )
 

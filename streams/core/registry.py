@@ -10,6 +10,7 @@ Decided by compare-and-set, published as revisions.
 | `manifest_applied` | `revision_published`, and a `state_transition` per binding that changed |
 | `trigger_registered`, `trigger_drain_requested` | see `streams.core.registry_dynamic` |
 | `binding_ended` by every dispatch partition | `state_transition` to terminated |
+| `scheduler_policy_proposed` | see `streams.core.registry_policy` |
 | own words coming back | none |
 
 Invariants: revisions grow by one; at most one active version per trigger id; the two newest
@@ -20,7 +21,7 @@ Source: SEMANTICS 1.8; DESIGN law 3, "Registry".
 
 from __future__ import annotations
 
-from streams.core import bounds, registry_dynamic, revision
+from streams.core import bounds, registry_dynamic, registry_policy, revision, scheduler_policy
 from streams.core.record import Record, Rejection
 from streams.core.registry_dynamic import DYNAMIC
 from streams.core.registry_moves import (
@@ -40,6 +41,7 @@ from streams.core.wire import (
     BindingDefinition,
     BindingEnded,
     ManifestApplied,
+    Policy,
     RowRegisteredBinding,
 )
 
@@ -65,11 +67,14 @@ def _on_manifest_applied(state: State, record: Record) -> Answer:
     if problem is not None:
         return (answer(state, request, "invalid", problem),)
     present = revision.policy_in_force(state)
-    changed = bool(added or drained) or (applied["policy"] or present) != present
+    policy: Policy = applied["policy"] or present
+    if policy["scheduler"] is None:
+        policy = {**policy, "scheduler": present["scheduler"]}
+    changed = bool(added or drained) or policy != present
     # The very first apply publishes even an empty manifest, so that every stage knows a revision.
     if not changed and revision.last_revision(state) > 0:
         return (answer(state, request, "unchanged", "the manifest is in force already"),)
-    return publish(state, request, added, drained, source="manifest", policy=applied["policy"])
+    return publish(state, request, added, drained, source="manifest", policy=policy)
 
 
 def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str | None:
@@ -81,6 +86,9 @@ def _problem(applied: ManifestApplied, known: list[RowRegisteredBinding]) -> str
     problem = bounds.text_problem(names)
     if problem is None and applied["policy"] is not None:
         problem = bounds.policy_problem(applied["policy"])
+        problem = problem or scheduler_policy.problem_of(
+            scheduler_policy.in_force(applied["policy"])
+        )
     if problem is not None:
         return problem
     if len(applied["bindings"]) > bounds.BINDINGS_MAX:
@@ -170,6 +178,8 @@ def _on_record(state: State, record: Record, /) -> Answer:
             return registry_dynamic.on_trigger_registered(state, record)
         case "trigger_drain_requested":
             return registry_dynamic.on_trigger_drain_requested(state, record)
+        case "scheduler_policy_proposed":
+            return registry_policy.on_scheduler_policy_proposed(state, record)
         case "revision_published" | "apply_answered" | "revision_broadcast":
             return ()
         case _:

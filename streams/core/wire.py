@@ -1471,6 +1471,12 @@ class RowPredicate(TypedDict):
     samples: Sequence[int]
 
 
+class RowProposal(TypedDict):
+    """What an environment proposed last: the same again changes nothing."""
+
+    policy: SchedulerPolicy
+
+
 class RowQueue(TypedDict):
     """A queue, or a shard of it: what is counted and how far its topic is folded."""
 
@@ -1585,6 +1591,14 @@ class SchedulerPolicy(TypedDict):
     max_deliveries: int
     max_waiting: int
     worker_ttl_ms: int
+
+
+class SchedulerPolicyProposed(TypedDict):
+    """A process that hosts the scheduler says what its environment wants of it."""
+
+    request_id: str
+    policy: SchedulerPolicy
+    proposed_by: str
 
 
 class SourceRejected(TypedDict):

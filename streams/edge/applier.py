@@ -30,7 +30,15 @@ from streams.errors import ManifestError
 from streams.provision import provision_bindings
 from streams.settings import Settings
 
-__all__ = ["ANSWER_S", "ApplyResult", "apply_manifest", "policy_of", "preview_apply", "who"]
+__all__ = [
+    "ANSWER_S",
+    "ApplyResult",
+    "apply_manifest",
+    "policy_asked",
+    "policy_of",
+    "preview_apply",
+    "who",
+]
 
 _KIND = "manifest_applied"
 
@@ -53,8 +61,15 @@ def policy_of(settings: Settings) -> Policy:
         "dlq_ttl_ms": min(settings.retention_output_ms, bounds.DURATION_MS_MAX),
         # What an invoker runs, and what it holds ready.
         "pump_max_outstanding": 5 * settings.invoker_max_outstanding,
-        "scheduler": None,
+        "scheduler": None,  # what is in force stays, unless the manifest says otherwise
     }
+
+
+def policy_asked(policy: Policy, manifest: Manifest) -> Policy:
+    """Return a policy with what the manifest says of it, which counts more."""
+    if manifest.pump_max_outstanding is not None:
+        policy = {**policy, "pump_max_outstanding": manifest.pump_max_outstanding}
+    return policy if manifest.scheduler is None else {**policy, "scheduler": manifest.scheduler}
 
 
 def preview_apply(
@@ -126,16 +141,9 @@ def _request(manifest: Manifest, expected_revision: int, policy: Policy | None) 
         "namespace": manifest.namespace,
         "expected_revision": expected_revision,
         "bindings": list(manifest.bindings),
-        "policy": policy if policy is None else _with_pumps(policy, manifest),
+        "policy": policy if policy is None else policy_asked(policy, manifest),
         "applied_by": who(),
     }
-
-
-def _with_pumps(policy: Policy, manifest: Manifest) -> Policy:
-    """Return a policy with what the manifest says of the pump, which counts more."""
-    if manifest.pump_max_outstanding is None:
-        return policy
-    return {**policy, "pump_max_outstanding": manifest.pump_max_outstanding}
 
 
 def _encoded(request: ManifestApplied, codec: Codec, manifest: Manifest) -> bytes:

@@ -21,6 +21,7 @@ from streams.core.wire import (
     EventIngested,
     Policy,
     RetryPolicy,
+    SchedulerPolicy,
     TriggerEvent,
 )
 
@@ -143,6 +144,7 @@ def policy(
     dlq_ttl_ms: int = 691_200_000,
     action_graph: bool = True,
     pump_max_outstanding: int = 320,
+    scheduler: SchedulerPolicy | None = None,
 ) -> Policy:
     """Return a policy; without arguments the one in force before the first revision."""
     return {
@@ -153,5 +155,5 @@ def policy(
         "dlq_ttl_ms": dlq_ttl_ms,
         "action_graph": action_graph,
         "pump_max_outstanding": pump_max_outstanding,
-        "scheduler": None,
+        "scheduler": scheduler,
     }

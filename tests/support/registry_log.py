@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streams.core.wire import BindingDefinition, Policy
+from streams.core.wire import BindingDefinition, Policy, SchedulerPolicy
 from streams.testing import policy
 from tests.support.stage_log import Out, StageLog
 
@@ -69,6 +69,13 @@ class RegistryLog(StageLog):
             for key, row in self.rows.items()
             if key.startswith("b:")
         }
+
+    def propose(self, wanted: SchedulerPolicy, *, request_id: str = "p1") -> list[Out]:
+        """An environment says what it wants of the scheduler."""
+        return self._ask(
+            "scheduler_policy_proposed",
+            {"request_id": request_id, "policy": wanted, "proposed_by": "test"},
+        )
 
     def register(
         self, binding: BindingDefinition, *, namespace: str = "default", request_id: str = "r1"

@@ -55,6 +55,7 @@ NOT_WRITTEN_BY_STAGES = {
     ("triggers.registry", "trigger_registered"),
     ("triggers.registry", "trigger_drain_requested"),
     ("triggers.registry", "revision_broadcast"),
+    ("triggers.registry", "scheduler_policy_proposed"),
     ("trigger.dispatches", "dispatch_cancel_requested"),
     ("trigger.dispatches", "dlq_discard_requested"),
     ("worker.queues", "queue_configured"),
