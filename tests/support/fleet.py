@@ -48,6 +48,11 @@ class Member:
     started_at: int = 0  # where in its log the last start begins
 
     @property
+    def command(self) -> Sequence[str]:
+        """What is run, before its arguments."""
+        return sys.executable, str(_MEMBER), "--roles", self.roles
+
+    @property
     def log(self) -> Path:
         return self.folder / f"{self.name}.log"
 
@@ -58,7 +63,7 @@ class Member:
             "PYTHONPATH": str(_ROOT),
             "PYTHONUNBUFFERED": "1",
         }
-        command = [sys.executable, str(_MEMBER), "--roles", self.roles, *self.arguments, *extra]
+        command = [*self.command, *self.arguments, *extra]
         with self.log.open("ab") as output:
             self.started_at = output.tell()
             self.process = subprocess.Popen(

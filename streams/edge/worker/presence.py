@@ -190,6 +190,8 @@ class Presence:
         self._said_capacity = capacity + who.held.busy
         claims: defaultdict[int, list[HeldJob]] = defaultdict(list)
         for held in who.held:
+            if held.lost:
+                continue  # it runs on here, and is another's
             claims[self._words.partition_of(held.queue_key)].append(held)
         share, left = divmod(capacity, len(self._queues))
         for place, (partition, queues) in enumerate(self._queues.items()):

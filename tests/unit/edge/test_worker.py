@@ -283,6 +283,7 @@ async def test_a_process_stopped_beyond_its_claims_begins_anew_and_acks_nothing_
     await asyncio.sleep(2)
     assert worker.worker.incarnation != before
     assert worker.heartbeat["incarnation"] == worker.worker.incarnation
+    assert worker.listed == []
     assert worker.acked == []
     assert worker.responses["1.1"]["claim_lost"] is True
     assert "2.1" not in worker.responses, "what had not begun is another's"

@@ -1,0 +1,176 @@
+"""The worker as a process on a real broker: it runs what it is granted, and acks nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streams.edge.topic_reader import topic_names
+from tests.support.app_cluster import settings_for_app, write_manifest
+from tests.support.broker import PrivateBroker
+from tests.support.fleet import Fleet, wait_until
+from tests.support.granted import Scheduler, worker_process
+from tests.support.worker_edge import body_of
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+MANIFEST = """
+[[triggers]]
+id = "quick"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "handlers::quick"
+
+[[triggers]]
+id = "broken"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "handlers::broken"
+
+[[triggers]]
+id = "long"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "handlers::long"
+
+[[triggers]]
+id = "crunch"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "handlers::quick"
+executor = "process"
+
+[exports]
+handlers = "lib.py"
+"""
+
+HANDLERS = """
+import pathlib
+
+RAN = pathlib.Path(__file__).with_name("ran.txt")
+
+
+def note(context):
+    with RAN.open("a") as file:
+        file.write(f"{context.attempt_id}#{context.attempt}\\n")
+
+
+def quick(event, context):
+    note(context)
+    return {"event": event.id}
+
+
+def broken(event):
+    raise ValueError("never works")
+
+
+async def long(event, context):
+    note(context)
+    return f"ended by {await context.cancelled}"
+"""
+
+TTL_S = 3
+
+
+def test_jobs_are_run_answered_and_acked_and_a_stop_gives_the_rest_back(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    settings = settings_for_app(private_broker.start(), tmp_path)
+    manifest = write_manifest(tmp_path / "consumer", MANIFEST, HANDLERS)
+    scheduler = Scheduler(settings, "triage", "worker-a")
+    options = ("--concurrency", "2", "--claim-ttl", f"{TTL_S}s")
+    worker = worker_process(settings, tmp_path, manifest, scheduler, *options)
+    with Fleet([worker], supervise=False):
+        worker.wait_ready()
+        # The queue did not exist: the worker has made it.
+        assert {"worker.triage", "worker.triage.claims", "worker.triage.responses"} <= set(
+            topic_names(settings)
+        )
+        heartbeat = scheduler.heartbeat()
+        assert (heartbeat["queues"], heartbeat["capacity"]) == (["triage"], 2)
+        jobs = [("quick", 0), ("broken", 1), ("nobody", 2), ("crunch", 3)]
+        scheduler.grant(heartbeat, *((number, body_of(name, number)) for name, number in jobs))
+        wait_until("four responses", lambda: len(scheduler.responses) == 4, 60)
+        outcomes = {claim: each["outcome"] for claim, each in scheduler.responses.items()}
+        assert outcomes == {
+            "0.1": "succeeded",
+            "1.1": "failed",
+            "2.1": "none",
+            "3.1": "succeeded",
+        }
+        assert scheduler.responses["0.1"]["result"] == '{"event":"e0"}'
+        wait_until("two acks", lambda: scheduler.acked == {"0.1", "3.1"}, 30)
+
+        longs = [(number, body_of("long", number)) for number in (4, 5, 6)]
+        scheduler.grant(heartbeat, *longs)
+        ran = tmp_path / "consumer" / "ran.txt"
+        wait_until("two run", lambda: ran.read_text().count("#") == 4, 30)
+        # It renews what runs, beyond the time of the claims.
+        wait_until("two renewals", lambda: len(scheduler.said("renew_requested")) >= 3, 30)
+        assert worker.terminate() == 0, worker.tail()
+        assert scheduler.released == {"6.1"}
+        assert scheduler.acked == {"0.1", "3.1", "4.1", "5.1"}
+        assert scheduler.responses["4.1"]["result"] == '"ended by shutdown"'
+        last = scheduler.said("worker_heartbeat")[-1]
+        assert (last["draining"], last["capacity"]) == (True, 0)
+
+
+def test_a_worker_that_stood_still_or_was_killed_acks_nothing_of_what_it_had(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    settings = settings_for_app(private_broker.start(), tmp_path)
+    manifest = write_manifest(tmp_path / "consumer", MANIFEST, HANDLERS)
+    scheduler = Scheduler(settings, "triage", "worker-a")
+    options = ("--concurrency", "1", "--claim-ttl", f"{TTL_S}s")
+    worker = worker_process(settings, tmp_path, manifest, scheduler, *options)
+    ran = tmp_path / "consumer" / "ran.txt"
+    with Fleet([worker], supervise=False):
+        worker.wait_ready()
+        first = scheduler.heartbeat()
+        scheduler.grant(first, (1, body_of("long", 1)), (2, body_of("quick", 2)))
+        wait_until("one runs", ran.exists, 30)
+        worker.stop_the_clock()
+        # Granted to an incarnation that will have ended when it is read.
+        scheduler.grant(first, (3, body_of("quick", 3)))
+        wait_until_claims_have_run_out(scheduler)
+        worker.resume()
+        second = scheduler.heartbeat(after=first["incarnation"])
+        assert second["claims"] == [], "a zombie claims nothing"
+        wait_until("the response of what ran", lambda: "1.1" in scheduler.responses, 30)
+        assert scheduler.responses["1.1"]["claim_lost"] is True
+        # It goes on with what is granted to it now.
+        scheduler.grant(second, (2, body_of("quick", 2)), fence=2)
+        wait_until("an ack", lambda: scheduler.acked == {"2.2"}, 30)
+        assert "worker.triage/3" not in ran.read_text()
+
+        scheduler.grant(second, (4, body_of("long", 4)))
+        wait_until("it runs", lambda: "worker.triage/4" in ran.read_text(), 30)
+        worker.kill()
+        wait_until("it is dead", lambda: not worker.running, 10)
+        worker.start()
+        worker.wait_ready(times=2)
+        third = wait_until(
+            "a third incarnation",
+            lambda: [
+                each
+                for each in scheduler.said("worker_heartbeat")
+                if each["incarnation"] not in {first["incarnation"], second["incarnation"]}
+            ],
+            30,
+        )[-1]
+        assert third["claims"] == []
+        scheduler.grant(third, (4, body_of("quick", 4)), fence=2)
+        wait_until("an ack by another start", lambda: scheduler.acked == {"2.2", "4.2"}, 30)
+        assert worker.terminate() == 0, worker.tail()
+
+
+def wait_until_claims_have_run_out(scheduler: Scheduler) -> None:
+    """Wait by the broker's clock, which alone counts: another heartbeat-less TTL has passed."""
+    marker = Scheduler(scheduler.settings, scheduler.queue, "clock")
+    began_ms = marker.broker_ms()
+    wait_until("the claims have run out", lambda: marker.broker_ms() - began_ms > 2_000 * TTL_S, 60)
