@@ -37,6 +37,7 @@ from streams.edge.ingest.http import IngestService
 from streams.edge.invoker import Invoker
 from streams.edge.publisher import Publisher
 from streams.edge.relay import Relay
+from streams.edge.scheduler_proposal import SchedulerProposal
 from streams.edge.service import EdgeService
 from streams.edge.sources.legacy import LegacyInbox
 from streams.edge.sources.service import StreamSources
@@ -55,7 +56,7 @@ from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY, Stage
-from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PUMP, RELAY
+from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PROPOSER, PUMP, RELAY
 
 _log = logs.logger(__name__)
 
@@ -72,6 +73,7 @@ _EDGES = {
     Role.INBOX: (PUMP,),
     Role.INVOKER: (INVOKER,),
     Role.RELAY: (RELAY,),
+    Role.SCHEDULER: (PROPOSER,),
 }
 
 
@@ -147,6 +149,8 @@ class Application:
         edges: list[EdgeService] = []
         if Role.RELAY in roles:
             edges.append(Relay(settings, codec, observer=RelayMetrics(self.metrics)))
+        if Role.SCHEDULER in roles:
+            edges.append(SchedulerProposal(settings, codec))
         if not {Role.INGEST, Role.REGISTRY, Role.INVOKER} & set(roles):
             return edges
         self._publisher = Publisher(settings, name="edges")

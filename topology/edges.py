@@ -67,6 +67,13 @@ WORKER = Edge(
     doc="Runs the handlers of jobs that it was granted; answers, and says that they are done.",
 )
 
+PROPOSER = Edge(
+    name="proposer",
+    reads=("triggers.registry",),
+    writes=("triggers.registry",),
+    doc="Part of scheduler: says once what its environment wants of it.",
+)
+
 OPERATOR = Edge(
     name="operator",
     reads=(
@@ -97,4 +104,14 @@ OPERATOR = Edge(
     doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
 )
 
-EDGES: tuple[Edge, ...] = (INGEST, INVOKER, PUMP, BROADCASTER, CANCELLER, RELAY, WORKER, OPERATOR)
+EDGES: tuple[Edge, ...] = (
+    INGEST,
+    INVOKER,
+    PUMP,
+    BROADCASTER,
+    CANCELLER,
+    RELAY,
+    WORKER,
+    PROPOSER,
+    OPERATOR,
+)

@@ -8,23 +8,61 @@ Source: SEMANTICS 6.1; DESIGN law 3.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 from streams.codec import Codec
 from streams.core import registry_policy, scheduler_policy
 from streams.core.wire import SchedulerPolicy, SchedulerPolicyProposed
+from streams.edge.follower import BACKOFF_FIRST_S, BACKOFF_MAX_S, Follower
 from streams.edge.ingest.trace import new_uuid
 from streams.edge.registry_request import ANSWER_S, RegistryAnswer, ask_registry, who
 from streams.edge.registry_view import read_registry
-from streams.errors import ConfigError
+from streams.errors import BrokerError, ConfigError
 from streams.observe import logs
 from streams.settings import Settings
 from streams.settings_scheduler import read_weights
 
-__all__ = ["differences", "policy_of_environment", "propose_policy"]
+__all__ = ["SchedulerProposal", "differences", "policy_of_environment", "propose_policy"]
 
 _LOG = logs.logger(__name__)
 _PREFIX = "scheduler_"
+_TRY_S = 5.0
+
+
+class SchedulerProposal(Follower):
+    """Proposes the environment's policy once, as soon as there is a registry; an `EdgeService`."""
+
+    name = "scheduler-proposal"
+
+    def __init__(self, settings: Settings, codec: Codec) -> None:
+        super().__init__(settings)
+        self._codec = codec
+
+    async def start(self) -> None:
+        """Begin to propose; the registry may come later."""
+        self._begin(self._propose())
+
+    async def stop(self) -> None:
+        """Propose no more; idempotent."""
+        await self._end()
+        self._thread.shutdown(wait=False)
+
+    async def _propose(self) -> None:
+        backoff_s = BACKOFF_FIRST_S
+        while not self._stopping.is_set():
+            try:
+                await self._in_thread(
+                    partial(propose_policy, self._settings, self._codec, timeout_s=_TRY_S)
+                )
+            except BrokerError as error:
+                # A proposal that was appended and not answered is known the next time.
+                extra = {"reason": str(error), "wait_s": backoff_s}
+                _LOG.warning("scheduler_proposal_delayed", extra=extra)
+                await self._pause(backoff_s)
+                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+            else:
+                return
 
 
 def policy_of_environment(settings: Settings) -> SchedulerPolicy:
