@@ -1,8 +1,11 @@
-{{/* The pod of one role.  Takes `root`, `role`, its `values`, `isStage` and `stateful`. */}}
+{{/* The pod of one role, or of workers.  Takes `root`, `role`, its `values`, `isStage` and `stateful`;
+of workers, `worker` is their entry in `workers`. */}}
 {{- define "harn.rolePod" -}}
 {{- $ := .root -}}
-{{- $pod := mergeOverwrite (deepCopy $.Values.pod) .values.pod -}}
-{{- $hasManifest := has .role (splitList " " (include "harn.manifestRoles" $)) -}}
+{{- $pod := mergeOverwrite (deepCopy $.Values.pod) (default dict .values.pod) -}}
+{{- $hasManifest := or .worker (has .role (splitList " " (include "harn.manifestRoles" $))) -}}
+{{- $configMap := include "harn.manifestConfigMap" $ -}}
+{{- if .worker }}{{ $configMap = default "" .worker.existingConfigMap }}{{ end -}}
 metadata:
   labels:
     {{- include "harn.selectorLabels" $ | nindent 4 }}
@@ -11,7 +14,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- $annotations := deepCopy $pod.annotations }}
-  {{- if and $hasManifest $.Values.manifest.files }}
+  {{- if and $hasManifest (not .worker) $.Values.manifest.files }}
   {{- $_ := set $annotations "checksum/manifest" (toJson $.Values.manifest.files | sha256sum) }}
   {{- end }}
   {{- with $annotations }}
@@ -28,6 +31,23 @@ spec:
       imagePullPolicy: {{ $.Values.image.pullPolicy }}
       args:
         # Kubernetes restarts what ends, and the hook makes the topics.
+        {{- if .worker }}
+        - worker
+        - run
+        {{- range .worker.queues }}
+        - {{ . | quote }}
+        {{- end }}
+        - --no-provision
+        - --config
+        - {{ default "/etc/harn/manifest/harn.toml" .worker.path }}
+        - --concurrency
+        - {{ int (default 16 .worker.concurrency) | quote }}
+        - --claim-ttl
+        - {{ default "5m" .worker.claimTtl | quote }}
+        # A container that is restarted in its pod takes its own place.
+        - --consumer-id
+        - $(POD_NAME)
+        {{- else }}
         - orchestrator
         - serve
         - --no-supervise
@@ -37,6 +57,7 @@ spec:
         {{- if $hasManifest }}
         - --manifest
         - {{ include "harn.manifestPath" $ }}
+        {{- end }}
         {{- end }}
       env:
         {{- include "harn.roleEnv" . | nindent 8 }}
@@ -67,7 +88,7 @@ spec:
       {{- end }}
       volumeMounts:
         {{- include "harn.volumeMounts" $ | nindent 8 }}
-        {{- if and $hasManifest (include "harn.manifestConfigMap" $) }}
+        {{- if and $hasManifest $configMap }}
         - name: manifest
           mountPath: /etc/harn/manifest
           readOnly: true
@@ -83,10 +104,10 @@ spec:
     - name: state
       emptyDir: {}
     {{- end }}
-    {{- if and $hasManifest (include "harn.manifestConfigMap" $) }}
+    {{- if and $hasManifest $configMap }}
     - name: manifest
       configMap:
-        name: {{ include "harn.manifestConfigMap" $ | quote }}
+        name: {{ $configMap | quote }}
     {{- end }}
     {{- if and (eq .role "ingest") $.Values.ingest.webhooks.existingSecret }}
     - name: webhooks
@@ -111,12 +132,14 @@ spec:
   value: /etc/harn/secrets
 {{- end }}
 {{- end }}
-{{- if .isStage }}
-# A container that is restarted in its pod takes its partitions again without a rebalance.
+{{- if or .isStage .worker }}
 - name: POD_NAME
   valueFrom:
     fieldRef:
       fieldPath: metadata.name
+{{- end }}
+{{- if .isStage }}
+# A container that is restarted in its pod takes its partitions again without a rebalance.
 - name: POD_NAMESPACE
   valueFrom:
     fieldRef:

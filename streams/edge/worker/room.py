@@ -11,10 +11,10 @@ from __future__ import annotations
 
 __all__ = ["CLAIMS_MAX", "PREFETCH_MAX", "Room"]
 
-CLAIMS_MAX = 4_096
+CLAIMS_MAX = 1_000
 """Claims of one worker: a heartbeat lists them all.  Failed jobs keep theirs until it runs out."""
 
-PREFETCH_MAX = 1_024
+PREFETCH_MAX = 512
 """Jobs that wait here, at most."""
 
 _AHEAD_S = 0.03
