@@ -35,6 +35,10 @@ BEAT_S = 1.0
 
 _SOON_S = 0.005
 
+APART_S = 0.3
+"""Between any two heartbeats while it works: a claim that two of them leave out is released, so
+that its grant must have the time to arrive between them."""
+
 
 class Present(Protocol):
     """Whose presence it is."""
@@ -87,6 +91,8 @@ class Presence:
         self._idle_seq: int | None = None  # of the first heartbeat after all was done
         self._empty: set[str] = set()
         self._said_capacity = 0
+        self._said_s = float("-inf")
+        self._apart_s = min(APART_S, self._beat_s / 2)
         self._next_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.TimerHandle | None = None
@@ -112,7 +118,8 @@ class Presence:
     def say_soon(self) -> None:
         """Say what has changed, together with what changes within some milliseconds."""
         if self._soon is None and not self._leaving:
-            self._soon = self._loop.call_later(_SOON_S, self._say)
+            wait_s = max(_SOON_S, self._said_s + self._apart_s - self._loop.time())
+            self._soon = self._loop.call_later(wait_s, self._say)
 
     def look(self) -> None:
         """Say soon that there is much more room than was said, or that all is done."""
@@ -152,7 +159,10 @@ class Presence:
             self._empty.clear()
         self._who.expire(now_s)
         self._renew(now_s)
-        self._say()
+        if now_s - self._said_s >= self._apart_s:
+            self._say()
+        else:
+            self.say_soon()
 
     def _renew(self, now_s: float) -> None:
         parts: defaultdict[int, list[HeldJob]] = defaultdict(list)
@@ -180,6 +190,7 @@ class Presence:
             self._soon.cancel()
             self._soon = None
         who = self._who
+        self._said_s = self._loop.time()
         self._seq += 1
         if not who.is_idle:
             self._idle_seq = None

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
 
 from streams.core.placement import partition_of
 from streams.edge.worker.deliveries import Delivered
+from streams.edge.worker.presence import APART_S
 from streams.edge.worker.room import CLAIMS_MAX
 from streams.errors import BrokerError
 from streams.handler_api import Context, Event
@@ -121,7 +123,7 @@ async def test_what_the_broker_refuses_for_good_fails_the_worker() -> None:
 async def test_a_failure_is_answered_and_its_claim_kept_until_it_runs_out() -> None:
     worker = await rig("explode").start()
     worker.grant((1, body_of("explode", 1)))
-    await settle()
+    await asyncio.sleep(0.5)
     assert worker.responses["1.1"]["outcome"] == "failed"
     assert worker.responses["1.1"]["error"] == "RuntimeError: no"
     assert worker.listed == ["1.1"]
@@ -359,10 +361,27 @@ async def test_quick_jobs_let_it_ask_ahead_and_slow_ones_do_not() -> None:
 
 
 @virtual_time
+async def test_heartbeats_leave_a_grant_the_time_to_arrive_between_two_of_them() -> None:
+    # A claim that two heartbeats leave out is released by the scheduler.
+    worker = await rig("explode", concurrency=4).start()
+    loop = asyncio.get_running_loop()
+    said_s: list[float] = []
+    for number in range(200):
+        before = len(worker.log.of_kind("worker_heartbeat"))
+        worker.grant((number, body_of("explode", number)))
+        await asyncio.sleep(0.02)
+        if len(worker.log.of_kind("worker_heartbeat")) > before:
+            said_s.append(loop.time())
+    assert len(said_s) >= 8, "what frees a slot is said before the next beat"
+    assert min(b - a for a, b in itertools.pairwise(said_s)) > APART_S - 0.03
+
+
+@virtual_time
 async def test_failed_jobs_are_borne_up_to_the_bound_on_claims() -> None:
     worker = await rig("explode", concurrency=64).start()
     for first in range(0, CLAIMS_MAX, 64):
-        worker.grant(*((n, body_of("explode", n)) for n in range(first, first + 64)))
+        last = min(first + 64, CLAIMS_MAX)
+        worker.grant(*((n, body_of("explode", n)) for n in range(first, last)))
         await settle()
     await asyncio.sleep(1.5)
     assert len(worker.listed) == CLAIMS_MAX
@@ -423,7 +442,7 @@ async def test_once_ends_when_nothing_is_ready_after_all_was_done() -> None:
     assert worker.heartbeat["once"] is True
     worker.grant((1, body_of("answer", 1)), (2, body_of("explode", 2)))
     worker.nothing_ready(1)  # said before these were done: it says nothing of them
-    await settle()
+    await asyncio.sleep(0.5)
     assert not worker.worker.emptied.done()
     worker.nothing_ready(worker.heartbeat["seq"])
     await asyncio.wait_for(worker.worker.emptied, 1)
