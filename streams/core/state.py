@@ -37,6 +37,13 @@ class Rows(Protocol):
         """
         ...
 
+    def each(self, prefix: str, /) -> Iterator[tuple[str, Any]]:
+        """Iterate over the rows whose key starts with `prefix`, in any order, without keeping any.
+
+        O(rows): for indexes over many rows, where the order makes no difference.
+        """
+        ...
+
     def count(self, prefix: str, /) -> int:
         """Return how many rows of the timer kind `prefix` there are, armed or not; exact, O(1)."""
         ...

@@ -1434,7 +1434,6 @@ class RowHolder(TypedDict):
     """The claims of one worker on one queue."""
 
     consumer_id: str
-    incarnation: str
     claims: Sequence[HeldClaim]
     due_ms: int
 
@@ -1565,6 +1564,7 @@ class RowWorker(TypedDict):
     once: bool
     seq: int
     answered_seq: int
+    superseded: str
     missing: Sequence[str]
     due_ms: int
 

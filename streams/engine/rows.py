@@ -112,6 +112,16 @@ class PartitionRows:
             if value is not None:
                 yield key, value
 
+    def each(self, prefix: str, /) -> Iterator[tuple[str, Any]]:
+        """See `Rows.each`."""
+        current, decode, marker = self._current, self._codec.decode, prefix.encode()
+        for raw_key, raw in self.store.items():
+            if raw_key.startswith(marker) and (key := raw_key.decode()) not in current:
+                yield key, decode(raw)[1]
+        for key, value in current.items():
+            if value is not None and key.startswith(prefix):
+                yield key, value
+
     def count(self, prefix: str, /) -> int:
         """See `Rows.count`; KeyError when rows of the prefix are no timers."""
         return len(self._timers[prefix])

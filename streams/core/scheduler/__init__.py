@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from streams.core.record import Record
-from streams.core.state import Answer, Fold, State
+from streams.core.scheduler.fold import FOLD
 
-
-def _on_record(_state: State, _record: Record, /) -> Answer:
-    return ()
-
-
-FOLD = Fold(on_record=_on_record)
+__all__ = ["FOLD"]

@@ -1,0 +1,219 @@
+"""Grants: free capacity of workers meets ready jobs.
+
+After each record, every queue that has ready jobs gives them to the workers that can take more: the
+one with most room first, so that work spreads; among several queues in turn, a job each.  What a
+worker gets in one go travels in few records.
+
+Source: DESIGN "A job"; SEMANTICS 5.3.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Final
+
+from streams.core.record import Output
+from streams.core.scheduler.book import Book, Claim, Queue
+from streams.core.scheduler.job_id import claim_id, id_at
+from streams.core.scheduler.selection import Chosen
+from streams.core.state import State
+from streams.core.wire import (
+    GrantedJob,
+    JobClaimed,
+    JobsGranted,
+    NothingReady,
+    RowJob,
+    RowTurn,
+    RowWorker,
+)
+
+DELIVERIES: Final = "worker.deliveries"
+
+GRANT_BYTES_MAX: Final = 600_000
+GRANT_JOBS_MAX: Final = 500
+"""A record of grants is closed when it holds so many bytes of bodies, or so many jobs."""
+
+HELD_MAX: Final = 1_000
+"""Claims that one worker may have in one partition: its claims on a queue are one row."""
+
+_Granted = dict[tuple[str, str], list[GrantedJob]]
+
+
+def deal(state: State, book: Book, homes: Iterable[str], /) -> list[Output]:
+    """Give ready jobs of these queues to the workers that have room."""
+    active = [home for home in sorted(set(homes)) if _could_grant(book, book.queue(home))]
+    if not active:
+        return []
+    outputs: list[Output] = []
+    granted: _Granted = {}
+    if len(active) > 1:
+        turn: RowTurn | None = state.rows.get("turn")
+        after = "" if turn is None else turn["queue"]
+        active = [h for h in active if h > after] + [h for h in active if h <= after]
+    several, last = len(active) > 1, ""
+    rooms = {home: _rooms(book, book.queue(home)) for home in active}
+    while active:
+        for home in tuple(active):
+            queue = book.queue(home)
+            if _grant(state, book, queue, rooms[home], outputs, granted):
+                last = home
+            else:
+                active.remove(home)
+    if several and last:
+        row: RowTurn = {"queue": last}
+        state.rows.put("turn", row)
+    for (home, consumer_id), jobs in granted.items():
+        outputs += _deliver(state, home, book.workers[consumer_id], jobs)
+    return outputs
+
+
+def _could_grant(book: Book, queue: Queue) -> bool:
+    return queue.selection.ready > 0 and any(
+        book.free(book.workers[each]) > 0 for each in queue.workers
+    )
+
+
+def _rooms(book: Book, queue: Queue) -> list[tuple[int, str]]:
+    """Workers of a queue that have room, the one with most first, then by id."""
+    rooms = [(-free, each) for each in queue.workers if (free := book.free(book.workers[each])) > 0]
+    heapq.heapify(rooms)
+    return rooms
+
+
+def _grant(
+    state: State,
+    book: Book,
+    queue: Queue,
+    rooms: list[tuple[int, str]],
+    outputs: list[Output],
+    granted: _Granted,
+) -> bool:
+    """Give one job of the queue to the worker with most room; whether there was one of each."""
+    worker = _most_room(book, rooms)
+    if worker is None or not queue.selection.ready:
+        return False
+    chosen = queue.selection.select(state.now_ms)
+    book.dirty[queue.home] = queue
+    if chosen is None:
+        return False
+    claim = _claim(state, book, queue, chosen, worker)
+    row: RowJob = state.rows.get(f"j:{queue.home}:{claim.job}")
+    assert row is not None, "a ready job has a row"
+    claimed: JobClaimed = {
+        "queue": queue.queue,
+        "job_event_id": claim.job,
+        "claim_id": claim_id(claim.job, claim.fence),
+        "consumer_id": claim.consumer_id,
+        "fence": claim.fence,
+        "incarnation": worker["incarnation"],
+        "delivery": claim.delivery,
+        "fairness_key": claim.key.name,
+        "promoted": chosen.promoted,
+        "claimed_at_ms": state.now_ms,
+        "expires_at_ms": claim.expires_at_ms,
+    }
+    headers = headers_of(row)
+    outputs.append(Output(queue.claims_topic, "job_claimed", claim.job, claimed, headers=headers))
+    granted.setdefault((queue.home, claim.consumer_id), []).append(
+        {
+            "job_event_id": claim.job,
+            "claim_id": claimed["claim_id"],
+            "fence": claim.fence,
+            "delivery": claim.delivery,
+            "occurred_at_ms": row["occurred_at_ms"],
+            "expires_at_ms": claim.expires_at_ms,
+            "traceparent": row["traceparent"],
+            "body": row["body"],
+        }
+    )
+    return True
+
+
+def _most_room(book: Book, rooms: list[tuple[int, str]]) -> RowWorker | None:
+    while rooms:
+        room, consumer_id = rooms[0]
+        worker = book.workers[consumer_id]
+        free = book.free(worker)
+        if free == -room:
+            return worker
+        if free > 0:
+            heapq.heapreplace(rooms, (-free, consumer_id))
+        else:
+            heapq.heappop(rooms)
+    return None
+
+
+def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWorker) -> Claim:
+    job = id_at(chosen.place)
+    fence = delivery = 1
+    before = queue.returned.pop(job, None)
+    if before is not None:
+        fence, delivery = before["fence"] + 1, before["deliveries"] + 1
+        state.rows.delete(f"n:{queue.home}:{job}")
+    expires_at_ms = state.now_ms + worker["claim_ttl_ms"]
+    consumer_id = worker["consumer_id"]
+    claim = Claim(
+        job, chosen.place, chosen.rank, chosen.key, fence, delivery, expires_at_ms, consumer_id
+    )
+    book.hold(queue, claim)
+    return claim
+
+
+def _deliver(state: State, home: str, worker: RowWorker, jobs: list[GrantedJob]) -> list[Output]:
+    """Return the records that carry the jobs to their worker."""
+    outputs: list[Output] = []
+    part: list[GrantedJob] = []
+    size = 0
+    for job in jobs:
+        length = len(job["body"])
+        if part and (len(part) == GRANT_JOBS_MAX or size + length > GRANT_BYTES_MAX):
+            outputs.append(_delivery(state, home, worker, part))
+            part, size = [], 0
+        part.append(job)
+        size += length
+    outputs.append(_delivery(state, home, worker, part))
+    return outputs
+
+
+def _delivery(state: State, home: str, worker: RowWorker, jobs: list[GrantedJob]) -> Output:
+    value: JobsGranted = {
+        "consumer_id": worker["consumer_id"],
+        "incarnation": worker["incarnation"],
+        "queue": home,
+        "granted_at_ms": state.now_ms,
+        "claim_ttl_ms": worker["claim_ttl_ms"],
+        "jobs": jobs,
+    }
+    partition = worker["deliveries_partition"]
+    return Output(DELIVERIES, "jobs_granted", worker["consumer_id"], value, partition=partition)
+
+
+def nothing_ready(state: State, book: Book, worker: RowWorker, /) -> list[Output]:
+    """Tell a worker that takes what there is that a queue has no more for it."""
+    if book.free(worker) <= 0 or worker["answered_seq"] >= worker["seq"]:
+        return []
+    answered: RowWorker = {**worker, "answered_seq": worker["seq"]}
+    book.workers[worker["consumer_id"]] = answered
+    state.rows.put(f"w:{worker['consumer_id']}", answered)
+    outputs: list[Output] = []
+    for home in worker["queues"]:
+        value: NothingReady = {
+            "consumer_id": worker["consumer_id"],
+            "incarnation": worker["incarnation"],
+            "queue": home,
+            "seq": worker["seq"],
+        }
+        partition, key = worker["deliveries_partition"], worker["consumer_id"]
+        outputs.append(Output(DELIVERIES, "nothing_ready", key, value, partition=partition))
+    return outputs
+
+
+def headers_of(row: RowJob, /) -> tuple[tuple[str, str], ...]:
+    """Headers that follow a job into what is decided about it."""
+    headers: tuple[tuple[str, str], ...] = ()
+    if row["tenant_id"] is not None:
+        headers = (("tenant_id", row["tenant_id"]),)
+    if row["traceparent"] is not None:
+        headers = (*headers, ("traceparent", row["traceparent"]))
+    return headers

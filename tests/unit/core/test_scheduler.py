@@ -1,0 +1,262 @@
+"""The scheduler's fold: selection and leases by SEMANTICS 5.6 and 6.8, as decided in DESIGN 7."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
+from tests.support.stage_log import START_MS
+
+
+def drr(**fields: object) -> SchedulerLog:
+    return SchedulerLog(strategy="drr", **fields)
+
+
+def backlog(log: SchedulerLog, per_key: int, *tenants: str) -> None:
+    log.ready(*[each for each in tenants for _ in range(per_key)])
+
+
+@pytest.mark.parametrize(
+    ("weights", "quantum", "tenants", "picks", "expected", "rounds"),
+    [
+        pytest.param({"a": 3}, 1, "a b", 12, "a b a a b a a a b a a a", 3, id="6-01"),
+        pytest.param({}, 1, "a b", 8, "a b a b a b a b", 4, id="6-02"),
+        pytest.param(
+            {"a": 3, "b": 2}, 1, "a b c", 18, "a b c a b a b c a b a a b c a b a a", 3, id="6-04"
+        ),
+        pytest.param({}, 2, "a b", 12, "a b a b a b a b a b a b", 3, id="6-05"),
+        pytest.param({"a": 3}, 2, "a b", 16, "a b a b a a a a b a b a a a a a", 2, id="6-06"),
+    ],
+)
+def test_drr_selects_in_this_order(
+    weights: dict[str, int], quantum: int, tenants: str, picks: int, expected: str, rounds: int
+) -> None:
+    log = drr(weights=weights, quantum=quantum)
+    backlog(log, picks, *tenants.split())
+    assert keys(log.beat(capacity=picks)) == expected
+    found = log.summary()
+    assert found["rounds_completed"] == rounds
+    for key in found["keys"]:  # SEMANTICS 6.5
+        given = key["weight"] * quantum * rounds
+        assert key["selected_total"] + key["deficit"] == given
+
+
+def test_6_09_keys_run_dry() -> None:
+    log = drr()
+    log.ready(*"aaabcc")
+    assert keys(log.beat(capacity=9)) == "a b c a c a"
+    assert log.summary()["rounds_completed"] == 3
+
+
+def test_6_10_a_heavy_key_beside_one_that_is_not() -> None:
+    log = drr(weights={"vip": 4})
+    log.ready(*["hot"] * 6, *["vip"] * 6)
+    expected = "hot vip vip vip vip hot vip vip hot hot hot hot"
+    assert keys(log.beat(capacity=12)) == expected
+    assert log.summary()["rounds_completed"] == 6
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "drr"])
+def test_6_13_and_6_14_a_key_at_its_cap_is_passed_over_and_counted(strategy: str) -> None:
+    log = SchedulerLog(strategy=strategy, max_concurrent_per_key=1)
+    log.ready("a", "a", "b", "b")
+    assert keys(log.beat(capacity=1)) == "a"
+    assert keys(log.beat(capacity=1, claims=["0.1"])) == "b"
+    assert keys(log.beat(capacity=1, claims=["0.1", "2.1"])) == ""
+    counted = {key["fairness_key"]: key["deferred_total"] for key in log.summary()["keys"]}
+    assert counted == {"a": 2, "b": 1}
+    assert claimed(log.ack("0.1")) == ["1.1"], "the record that frees a slot grants the next job"
+
+
+def test_6_16_the_oldest_job_of_a_key_is_promoted_whatever_its_rank() -> None:
+    log = drr(starvation_age_ms=1_000)
+    low = ready_job(0, "a", priority="low")
+    high = ready_job(1, "a", priority="high", occurred_at_ms=START_MS + 4_900)
+    other = ready_job(2, "b", occurred_at_ms=START_MS + 4_950)
+    log.now_ms += 5_000
+    log.relay([low, high, other], 0)
+    assert claimed(log.beat()) == ["0.1"]
+    assert log.summary()["starvation_promotions_total"] == 1
+
+
+@pytest.mark.parametrize(("after_ms", "promotions"), [(1_000, 1), (999, 0)])
+def test_6_17_and_6_18_the_age_counts_from_its_boundary(after_ms: int, promotions: int) -> None:
+    log = drr(starvation_age_ms=1_000)
+    log.ready("b", "a")
+    log.now_ms += after_ms
+    assert keys(log.beat()) == "a"
+    assert log.summary()["starvation_promotions_total"] == promotions
+
+
+def test_mode_key_promotes_who_waits_since_it_was_served() -> None:
+    log = drr(starvation_age_ms=1_000, starvation_mode="key")
+    log.ready(*"aaaa")
+    log.now_ms += 5_000
+    log.ready("b", occurred_at_ms=log.now_ms)
+    assert keys(log.beat(capacity=2)) == "a b", "a is served once for its age, then in turn"
+
+
+def test_6_20_fifo_goes_by_rank_then_age() -> None:
+    log = SchedulerLog()
+    jobs = [
+        ready_job(0, priority="low", occurred_at_ms=START_MS - 900),
+        ready_job(1, priority="high", occurred_at_ms=START_MS - 950),
+        ready_job(2, occurred_at_ms=START_MS - 800),
+    ]
+    log.relay(jobs, 0)
+    assert claimed(log.beat(capacity=3)) == ["1.1", "2.1", "0.1"]
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "drr"])
+@pytest.mark.parametrize(("age_ms", "first"), [(899_999, "1.1"), (900_000, "0.1")])
+def test_5_04_and_5_05_normal_is_promoted_after_fifteen_minutes(
+    strategy: str, age_ms: int, first: str
+) -> None:
+    log = SchedulerLog(strategy=strategy, starvation_age_ms=0)
+    log.ready("a")
+    log.now_ms += age_ms
+    log.ready("a", priority="high", occurred_at_ms=log.now_ms)
+    assert claimed(log.beat()) == [first]
+
+
+def test_5_06_low_is_never_promoted_by_rank() -> None:
+    log = SchedulerLog()
+    log.ready("a", priority="low")
+    log.now_ms += 11 * 86_400_000
+    log.ready("a", occurred_at_ms=log.now_ms)
+    assert claimed(log.beat()) == ["1.1"]
+
+
+def test_5_02_a_job_is_claimed_acked_and_gone() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    outs = log.beat()
+    assert [out.kind for out in outs] == ["job_claimed", "jobs_granted"]
+    granted = outs[1].value
+    assert (granted["consumer_id"], granted["jobs"][0]["body"]) == ("w1", b"body")
+    assert log.summary()["in_flight"] == 1
+    assert said(log.ack("0.1")) == ["job_acked"]
+    found = log.summary()
+    assert (found["ready"], found["in_flight"], found["acked"]) == (0, 0, 1)
+    assert not [key for key in log.rows if key[0] in "jln"]
+    assert [out.value["reason"] for out in log.ack("0.1")] == ["unknown_job"]
+
+
+def test_5_10_and_5_12_an_expired_claim_is_superseded_and_its_holder_refused() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat(ttl_ms=1_000)
+    log.beat("w2", 2)
+    assert said(log.tick(999)) == []
+    assert said(log.tick(1)) == ["claim_expired", "job_claimed"]
+    refused = log.ack("0.1")[0].value
+    assert (refused["reason"], refused["current_claim_id"]) == ("superseded", "0.2")
+    assert [out.value["reason"] for out in log.renew("0.1")] == ["superseded"]
+    assert said(log.ack("0.2", worker="w2")) == ["job_acked"]
+
+
+def test_5_09_an_expired_claim_that_nobody_superseded_still_counts() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a")
+    log.beat(capacity=2, ttl_ms=1_000)
+    log.beat(capacity=0, claims=["0.1", "1.1"], draining=True)
+    assert said(log.tick(1_000)) == ["claim_expired"] * 2
+    assert said(log.renew("0.1")) == ["claim_renewed"]
+    assert said(log.ack("1.1")) == ["job_acked"]
+    assert said(log.ack("0.1")) == ["job_acked"]
+
+
+def test_5_13_a_purge_takes_only_what_nobody_holds() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a")
+    log.beat()
+    outs = log.purge()
+    assert [out.kind for out in outs] == ["job_purged", "purge_answered"]
+    assert outs[1].value["purged"] == 1
+    assert said(log.ack("0.1")) == ["job_acked"]
+
+
+def test_5_18_a_drain_gets_no_job_twice() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat(once=True)
+    assert said(log.release("0.1")) == ["job_released"]
+    assert [out.kind for out in log.beat(once=True)] == ["nothing_ready"]
+    assert claimed(log.beat("w2", incarnation="other")) == []
+    assert claimed(log.beat(once=True, draining=True)) == ["0.2"]
+
+
+def test_a_repeat_of_the_relay_is_dropped() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a")
+    log.beat(capacity=9)
+    log.ack("0.1", "1.1")
+    assert log.relay([ready_job(0), ready_job(1), ready_job(2)], 0)[0].value["claim_id"] == "2.1"
+
+
+def test_a_new_incarnation_releases_the_claims_of_the_one_before() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat()
+    outs = log.beat(incarnation="i2")
+    assert said(outs) == ["job_released", "job_claimed"]
+    assert log.beat() == [], "the word of an incarnation that was replaced counts no more"
+    assert [out.value["reason"] for out in log.ack("0.1")] == ["superseded"]
+
+
+def test_a_claim_that_two_heartbeats_do_not_list_is_released() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat()
+    assert said(log.beat()) == []
+    assert said(log.beat()) == ["job_released", "job_claimed"]
+
+
+def test_a_silent_worker_is_given_nothing() -> None:
+    log = SchedulerLog(worker_ttl_ms=1_000)
+    log.beat()
+    log.tick(1_000)
+    assert said(log.ready("a")) == []
+
+
+def test_a_job_dies_of_too_many_deliveries() -> None:
+    log = SchedulerLog(max_deliveries=2)
+    log.ready("a")
+    log.beat(ttl_ms=1_000)
+    log.beat(capacity=1, ttl_ms=1_000, claims=["0.1"])
+    assert said(log.tick(1_000)) == ["claim_expired", "job_claimed"]
+    outs = log.tick(1_000)
+    assert said(outs) == ["claim_expired", "job_dead"]
+    assert outs[1].value["body"] == b"body"
+    assert log.summary()["dead"] == 1
+
+
+def test_a_full_queue_refuses_on_record() -> None:
+    log = SchedulerLog(max_waiting=2)
+    outs = log.ready("a", "a", "a")
+    assert [(out.kind, out.value["reason"]) for out in outs] == [("job_dead", "queue_full")]
+
+
+def test_work_spreads_over_the_workers_that_have_room() -> None:
+    log = SchedulerLog()
+    log.beat("w1", 2)
+    log.beat("w2", 2)
+    outs = log.ready("a", "a", "a", "a")
+    holders = [out.value["consumer_id"] for out in outs if out.kind == "job_claimed"]
+    assert sorted(holders) == ["w1", "w1", "w2", "w2"]
+
+
+def test_a_policy_change_keeps_credit_and_counts_and_everything_replays() -> None:
+    log = drr(weights={"a": 3})
+    log.ready(*"aaaaaabbbbbbcccccc")
+    log.beat(capacity=5)
+    log.policy(strategy="drr", weights={"b": 2}, max_concurrent_per_key=2)
+    log.beat(capacity=3, claims=["0.1", "6.1"])
+    log.policy(strategy="fifo")
+    log.beat("w2", 2)
+    log.policy(strategy="drr", fairness_key="binding")
+    log.tick(301_000)
+    log.beat(capacity=4)
+    log.purge()
+    for cuts in ([1], [3], [100]):
+        log.assert_replays(cuts, frozenset({1, 2, 5, 8}))
