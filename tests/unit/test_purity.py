@@ -14,6 +14,7 @@ MODULES = sorted(CORE.rglob("*.py"))
 # Value modules of the standard library that folds may use.
 ALLOWED = {
     "__future__",
+    "bisect",
     "collections",
     "collections.abc",
     "dataclasses",
