@@ -24,6 +24,7 @@ from streams.audit.plan import Plan, Scope, make_plan
 from streams.audit.verdict import Judged, Report, Verdict
 from streams.audit.verify import Progress, verify_plan
 from streams.audit.workers import collect_rarely, verify_in_processes
+from streams.cli.audit_invariants import invariants
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
 from streams.edge.codecs import codec_of
@@ -88,6 +89,9 @@ def verify(
     else:
         _print(report)
     _raise_verdict(report)
+
+
+app.command()(invariants)
 
 
 def judge(settings: Settings) -> Report:

@@ -1,4 +1,4 @@
-"""`harn orchestrator`: run the roles of the application."""
+"""`harn orchestrator`: run the roles of the application, and look after worker queues."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from streams.cli import orchestrator_queue
+from streams.cli.options import StateDir, settings_from
 from streams.observe import logs
 from streams.roles import parse_roles
 from streams.settings import Settings
 from streams.supervisor import LIFELINE, RESTARTS, Supervisor
 
 app = typer.Typer()
+app.add_typer(orchestrator_queue.app, name="queue")
 
 
 @app.callback()
@@ -80,6 +83,19 @@ def serve(
         lifeline=lifeline,
         restarts=restarts,
     )
+
+
+@app.command()
+def metrics(state_dir: StateDir = None) -> None:
+    """Print the scheduler's metrics of every queue, in Prometheus' text format, from any host.
+
+    They are those that its members last published.  What one process counts besides is on its
+    metrics port, at /metrics.  Exit codes: 0; 3 when topics are missing; 5 broker.
+    """
+    from streams.cli.cluster import cluster_of  # noqa: PLC0415 - as above
+    from streams.cli.queue_commands import print_metrics  # noqa: PLC0415
+
+    print_metrics(cluster_of(settings_from(state_dir=state_dir)))
 
 
 def _unsupervised(arguments: list[str]) -> list[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "mailbox_key",
     "ready_job",
     "rejected",
+    "shard_of",
     "words_of",
 ]
 
@@ -151,7 +152,7 @@ def words_of(source: Source, dealt: Sequence[Dealt], first: int, following: int,
         return _words(source, None, dealt, first, following)
     parts: list[list[Dealt]] = [[] for _ in range(source.shards)]
     for each in dealt:
-        parts[_shard_of(source, each)].append(each)
+        parts[shard_of(source, each)].append(each)
     return [
         word
         for shard, part in enumerate(parts)
@@ -224,7 +225,7 @@ def rejected(source: Source, shard: int | None, refused: Refused, /) -> JobRejec
     }
 
 
-def _shard_of(source: Source, dealt: Dealt) -> int:
+def shard_of(source: Source, dealt: Dealt, /) -> int:
     """Return the shard of a job; what is no job goes to the first."""
     if isinstance(dealt, Refused):
         return 0

@@ -43,6 +43,11 @@ def topic_of(queue: str, /) -> str:
     return f"worker.{canonical(queue)}"
 
 
+def claims_of(queue: str, /) -> str:
+    """The topic of what was decided about a queue's jobs."""
+    return f"{topic_of(queue)}.claims"
+
+
 def responses_of(queue: str, /) -> str:
     """The topic of what became of a queue's jobs."""
     return f"{topic_of(queue)}.responses"

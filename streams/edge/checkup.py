@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from streams.core.wire import Policy
+from streams.core.ready_jobs import mailbox_key
+from streams.core.wire import Policy, QueueSummary
 
 __all__ = [
     "LAG_RECORDS_MAX",
@@ -116,6 +117,7 @@ class Checkup:
 
     `topics` are differences from the declarations, refusals and missing topics first, each with
     whether it keeps roles from starting.  `policy` is what the settings here would put in force.
+    `queues` are what the scheduler last published of each queue or shard.
     `secrets` says of each webhook path what keeps it from being checked here; None is nothing.
     """
 
@@ -129,6 +131,7 @@ class Checkup:
     groups: tuple[Group, ...] = ()
     dispatchers: tuple[Dispatcher, ...] = ()
     secrets: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    queues: tuple[QueueSummary, ...] = ()
 
 
 def diagnose(checkup: Checkup) -> list[Finding]:
@@ -138,6 +141,7 @@ def diagnose(checkup: Checkup) -> list[Finding]:
         *_of_registry(checkup),
         *_of_groups(checkup.groups),
         *_of_dispatchers(checkup),
+        *_of_queues(checkup),
         *_of_secrets(checkup),
     ]
     return sorted(found, key=lambda finding: finding.level is not Level.PROBLEM)
@@ -244,6 +248,22 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
                 Level.PROBLEM,
                 f"a timer of dispatch partition {each.partition} is {late_ms // 1000} s overdue",
                 "see that a role dispatch runs, and look for `stage_partition_halted` in its log",
+            )
+
+
+def _of_queues(checkup: Checkup) -> Iterator[Finding]:
+    for summary in checkup.queues:
+        name = mailbox_key(summary["queue"], summary["shard"])
+        policy, oldest_ms = summary["policy"], summary["oldest_ready_at_ms"]
+        age_ms = 0 if oldest_ms is None else checkup.at_ms - oldest_ms
+        promotes = policy["strategy"] == "drr" and policy["starvation_mode"] == "job"
+        if promotes and 0 < policy["starvation_age_ms"] <= age_ms and summary["keys_total"] > 1:
+            yield Finding(
+                Level.ADVICE,
+                f"queue {name} has jobs older than {policy['starvation_age_ms'] // 1_000} s, which "
+                "go first whoever they are of: an old backlog undoes the shares of its keys",
+                "HARN_SCHEDULER_STARVATION_MODE=key promotes the key that has waited longest "
+                "instead; or raise HARN_SCHEDULER_STARVATION_AGE_MS",
             )
 
 

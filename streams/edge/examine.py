@@ -8,12 +8,12 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from importlib.metadata import version
 from typing import Any, NamedTuple, cast
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams import __version__
@@ -24,9 +24,10 @@ from streams.core.wire import RowCircuit, RowDispatch
 from streams.edge.applier import policy_of
 from streams.edge.checkup import Checkup, Dispatcher, Group, Registry
 from streams.edge.codecs import codec_of
+from streams.edge.group_members import Membership, memberships
 from streams.edge.ingest.webhooks.secrets import SecretFiles
 from streams.edge.ingest.webhooks.targets import targets_of
-from streams.edge.queue_catalog import queue_topics
+from streams.edge.queue_catalog import queue_topics, read_catalog
 from streams.edge.registry_view import RegistryView, read_registry
 from streams.errors import BrokerError
 from streams.kafka import make_admin
@@ -86,7 +87,7 @@ def _filled(
     log: KafkaLog,
 ) -> Checkup:
     followers = list(_followers(log))
-    described = _described(admin, sorted({each.group for each in followers}))
+    described = memberships(admin, sorted({each.group for each in followers}))
     groups = tuple(_group(each, described[each.group], log) for each in followers)
     return Checkup(
         at_ms=checkup.at_ms,
@@ -104,6 +105,7 @@ def _filled(
         groups=groups,
         dispatchers=tuple(_dispatchers(log, codec, TOPOLOGY.stage(_DISPATCH))),
         secrets=_secrets(settings, view),
+        queues=read_catalog(settings, codec).summaries,
     )
 
 
@@ -143,27 +145,7 @@ def _followers(log: KafkaLog) -> Iterator[_Follower]:
             yield _Follower(edge.group, _ROLES.get(edge.name, edge.name), topic)
 
 
-def _described(admin: AdminClient, groups: Collection[str]) -> Mapping[str, tuple[str, int]]:
-    """Return state and number of members by group; a group that never was has none."""
-    found: dict[str, tuple[str, int]] = {}
-    asked = admin.describe_consumer_groups(list(groups), request_timeout=_REQUEST_S)
-    for group, future in asked.items():
-        try:
-            described = future.result(2 * _REQUEST_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                message = f"group {group} is not described: {error.args[0].str()}"
-                raise BrokerError(message, retryable=True) from error
-            found[group] = ("absent", 0)
-        except TimeoutError as error:
-            raise BrokerError(f"group {group} is not described", retryable=True) from error
-        else:
-            state = cast("ConsumerGroupState", described.state)
-            found[group] = (state.name.lower(), len(described.members))
-    return found
-
-
-def _group(follower: _Follower, described: tuple[str, int], log: KafkaLog) -> Group:
+def _group(follower: _Follower, described: Membership, log: KafkaLog) -> Group:
     state, members = described
     partitions = range(log.partitions(follower.topic))
     committed = log.committed(follower.group, follower.topic, partitions)

@@ -9,12 +9,12 @@ Source: DESIGN "Topics", "Who creates topics".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import cast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from streams.codec import Codec, DecodeError
 from streams.core import worker_queue
-from streams.core.wire import QueueConfigured
+from streams.core.wire import QueueConfigured, QueueSummary
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.errors import BrokerError
 from streams.settings import Settings
@@ -22,9 +22,18 @@ from topology import TOPOLOGY
 from topology.family import family_of
 from topology.topics import QUEUE_TOPICS
 
-__all__ = ["CONFIGURED", "config_key", "queue_topics", "read_configured"]
+__all__ = [
+    "CONFIGURED",
+    "SUMMARY",
+    "Catalog",
+    "config_key",
+    "queue_topics",
+    "read_catalog",
+    "read_configured",
+]
 
 CONFIGURED = "queue_configured"
+SUMMARY = "queue_summary"
 
 _JOBS = QUEUE_TOPICS[0]
 _PREFIX = _JOBS.partition("{")[0]
@@ -49,12 +58,38 @@ def config_key(queue: str) -> bytes:
     return b"\0" + queue.encode()
 
 
+class Catalog(NamedTuple):
+    """What the catalog says: what each queue was created with, and its latest summaries."""
+
+    configured: Mapping[str, QueueConfigured]
+    summaries: tuple[QueueSummary, ...]
+
+
 def read_configured(settings: Settings, codec: Codec) -> Mapping[str, QueueConfigured]:
     """Read what queues were created with, by queue; the first word about each.
 
     Raises: TopologyError when the catalog's topic is missing; BrokerError.
     """
-    found: dict[str, QueueConfigured] = {}
+    return read_catalog(settings, codec).configured
+
+
+def read_catalog(settings: Settings, codec: Codec) -> Catalog:
+    """Read the catalog; summaries are by queue and shard.  Raises as `read_configured`."""
+    configured: dict[str, QueueConfigured] = {}
+    summaries: dict[tuple[str, int], QueueSummary] = {}
+    for record in _records(settings):
+        kind, said = _said(record, codec)
+        if kind == CONFIGURED:
+            word = cast("QueueConfigured", said)
+            if word["shards"] >= 1:
+                configured.setdefault(word["queue"], word)
+        elif kind == SUMMARY:
+            summary = cast("QueueSummary", said)
+            summaries[summary["queue"], summary["shard"] or 0] = summary
+    return Catalog(configured, tuple(summaries[place] for place in sorted(summaries)))
+
+
+def _records(settings: Settings) -> Iterator[ReadRecord]:
     with TopicReader(settings, worker_queue.QUEUES) as reader:
         reader.start_at(dict.fromkeys(range(reader.partitions), 0))
         silent = 0
@@ -64,19 +99,15 @@ def read_configured(settings: Settings, codec: Codec) -> Mapping[str, QueueConfi
             if silent > _SILENT_READS_MAX:
                 message = f"{worker_queue.QUEUES}: no answer from the broker for {silent} s"
                 raise BrokerError(message, retryable=True)
-            for record in records:
-                said = _configured(record, codec)
-                if said is not None:
-                    found.setdefault(said["queue"], said)
-    return found
+            yield from records
 
 
-def _configured(record: ReadRecord, codec: Codec) -> QueueConfigured | None:
-    if record.kind != CONFIGURED or record.value is None:
-        return None
+def _said(record: ReadRecord, codec: Codec) -> tuple[str, Mapping[str, Any]]:
+    """Return a record's kind and what it says; no kind for what is of no use here."""
+    if record.kind not in {CONFIGURED, SUMMARY} or record.value is None:
+        return "", {}
     try:
         schema, said = codec.decode(record.value)
     except DecodeError:
-        return None
-    configured = cast("QueueConfigured", said)
-    return configured if schema == CONFIGURED and configured["shards"] >= 1 else None
+        return "", {}
+    return (schema, said) if schema == record.kind else ("", {})

@@ -114,6 +114,25 @@ async def test_a_queue_is_relayed_from_its_first_job_on_and_what_is_no_job_is_to
         await application.stop()
 
 
+async def test_a_backlog_is_relayed_to_its_very_end(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    kafka = await asyncio.to_thread(private_broker.start)
+    settings = settings_for_app(kafka, tmp_path)
+    await asyncio.to_thread(provision, settings)
+    await asyncio.to_thread(create, settings, "worker.old")
+    # All of it is fetched ahead, so that the last records and the end come in one round.
+    wanted = [f"e{number}" for number in range(5_500)]
+    await asyncio.to_thread(enqueue, settings, "old", [job(number) for number in range(5_500)])
+    application = Application(Plan(settings=settings, roles=[Role.RELAY]))
+    await application.start()
+    try:
+        await eventually(lambda: committed(settings, "worker.old") == 5_500, "the end")
+        assert events(settings, "old") == wanted
+    finally:
+        await application.stop()
+
+
 async def test_a_queue_is_dealt_out_as_it_was_configured(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

@@ -2,10 +2,10 @@
 
     worker.<queue> → [fetch a round → decode → words by mailbox key → all acked → offsets committed]
 
-One thread, one consumer in the group `harn.relay`, one idempotent producer.  A round is in the
-mailbox as a whole before the next one is sent, and the producer waits for a broker that is away
-rather than give a record up: no word can be missing before one that is there.  Whatever ends badly
-begins anew from the committed offsets; the scheduler drops what it has.
+One thread, one consumer in the group `harn.relay`, one idempotent producer.  A word of a queue is
+in the mailbox before the next one is sent, and the producer waits for a broker that is away rather
+than give one up: no word can be missing before one that is there.  Whatever ends badly begins anew
+from the committed offsets; the scheduler drops what it has.
 
 The group's offset also moves over the end marks of transactions, so that it reaches the end that
 a reader of committed records sees: a command that waits for a queue waits for that.
@@ -20,8 +20,9 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka import (
     Consumer,
@@ -146,6 +147,15 @@ class Relay:
             self._loop.call_soon_threadsafe(settle)
 
 
+class _Part(NamedTuple):
+    """What the records of one partition in a round came to; they end before `following`."""
+
+    place: _Place
+    following: int
+    dealt: Sequence[Dealt]
+    words: Sequence[Word]
+
+
 class _Session:
     """A consumer and a producer, and how far both are; in one thread, dropped after trouble."""
 
@@ -168,9 +178,8 @@ class _Session:
         self._producer: Producer = make_producer(
             settings,
             linger_ms=0,
-            # A word that was given up would leave a gap before the next one.
+            # A word is never given up: the next one would come after a gap.
             delivery_timeout_ms=0,
-            enable_gapless_guarantee=True,
         )
         self._consumer: Consumer = make_consumer(
             settings,
@@ -222,25 +231,21 @@ class _Session:
         first = self._consumer.poll(_POLL_S)
         if first is None:
             return
-        found: defaultdict[_Place, list[Message]] = defaultdict(list)
-        for message in (first, *self._consumer.consume(_ROUND_RECORDS, 0)):
-            error = message.error()
-            place = (message.topic() or "", message.partition() or 0)
-            if error is None:
-                found[place].append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
-                self._reach(place, message.offset())
-            elif error.fatal() or error.code() not in _PASSING:
-                raise KafkaException(error)
-        sent = [part for place, messages in found.items() if (part := self._send(place, messages))]
-        self._settle()
-        for part in sent:
-            self._note(*part)
+        found, ends = _by_place((first, *self._consumer.consume(_ROUND_RECORDS, 0)))
+        parts = [part for place, messages in found.items() if (part := self._part(place, messages))]
+        # One word of a queue at a time: none may be there whose predecessor was refused.
+        for wave in zip_longest(*(line for part in parts for line in _lines(part.words))):
+            for word in wave:
+                if word is not None:
+                    self._produce(word)
+            self._settle()
+        for part in parts:
+            self._note(part)
+        for place, end in ends.items():  # behind the records that came with them
+            self._reach(place, end)
 
-    def _send(
-        self, place: _Place, messages: Sequence[Message]
-    ) -> tuple[_Place, int, Sequence[Dealt]] | None:
-        """Send what a partition's records come to; return what is true once that is acked."""
+    def _part(self, place: _Place, messages: Sequence[Message]) -> _Part | None:
+        """Return what a partition's records come to."""
         source = self._sources.source(*place)
         if source is None or place not in self._next:
             return None  # gone meanwhile: whoever reads it next begins before these
@@ -248,9 +253,7 @@ class _Session:
         records = [record for each in messages if (record := _record(each)).offset >= first]
         dealt = [self._dealt(record) for record in records]
         following = records[-1].offset + 1 if records else first
-        for word in words_of(source, dealt, first, following):
-            self._produce(word)
-        return place, following, dealt
+        return _Part(place, following, dealt, words_of(source, dealt, first, following))
 
     def _dealt(self, record: LogRecord) -> Dealt:
         """Read a record; an outage of a schema registry is waited out."""
@@ -294,18 +297,19 @@ class _Session:
         if self._stopping.is_set():
             raise BrokerError("stopped before the mailbox had it", retryable=True)
 
-    def _note(self, place: _Place, following: int, dealt: Sequence[Dealt]) -> None:
-        self._reach(place, following)
-        source = self._sources.source(*place)
+    def _note(self, part: _Part) -> None:
+        self._reach(part.place, part.following)
+        source = self._sources.source(*part.place)
         if self._observer is not None and source is not None:
-            rejected = sum(isinstance(each, Refused) for each in dealt)
-            self._observer.relayed(source.queue, jobs=len(dealt) - rejected, rejected=rejected)
+            rejected = sum(isinstance(each, Refused) for each in part.dealt)
+            jobs = len(part.dealt) - rejected
+            self._observer.relayed(source.queue, jobs=jobs, rejected=rejected)
 
     # ------------------------------------------------------------------ places
-    def _reach(self, place: _Place, offset: int | None) -> None:
+    def _reach(self, place: _Place, offset: int) -> None:
         """Note that everything of a partition before an offset is in the mailbox."""
         known = self._next.get(place)
-        if known is not None and offset is not None and offset > known:
+        if known is not None and offset > known:
             self._next[place] = offset
             self._uncommitted.add(place)
 
@@ -353,6 +357,35 @@ class _Session:
         for each in partitions:
             self._next.pop((each.topic, each.partition), None)
             self._uncommitted.discard((each.topic, each.partition))
+
+
+def _by_place(
+    messages: Iterable[Message],
+) -> tuple[Mapping[_Place, list[Message]], Mapping[_Place, int]]:
+    """Part what was fetched: records by partition, and the ends that were reached after them.
+
+    Raises: KafkaException for what does not pass by itself.
+    """
+    found: defaultdict[_Place, list[Message]] = defaultdict(list)
+    ends: dict[_Place, int] = {}
+    for message in messages:
+        error = message.error()
+        place = (message.topic() or "", message.partition() or 0)
+        if error is None:
+            found[place].append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
+            ends[place] = message.offset() or 0
+        elif error.fatal() or error.code() not in _PASSING:
+            raise KafkaException(error)
+    return found, ends
+
+
+def _lines(words: Sequence[Word]) -> Iterable[list[Word]]:
+    """Part words by their key: those of one key follow each other."""
+    lines: defaultdict[str, list[Word]] = defaultdict(list)
+    for word in words:
+        lines[word.key].append(word)
+    return lines.values()
 
 
 def _record(message: Message) -> LogRecord:

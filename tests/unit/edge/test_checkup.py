@@ -17,6 +17,7 @@ from streams.edge.checkup import (
     diagnose,
 )
 from streams.testing import policy
+from tests.support.queue_summaries import scheduler_policy, summary
 
 NOW_MS = 1_700_000_000_000
 DISPATCHER = Dispatcher(partition=0, revision=2, statuses={}, dead_letters=0)
@@ -149,3 +150,37 @@ def test_live_dispatches_are_told_apart_by_what_they_wait_for() -> None:
     }
     one = replace(DISPATCHER, statuses=statuses)
     assert (one.in_flight, one.retries, one.gated) == (7, 56, 192)
+
+
+def old_backlog(**changes: Any) -> list[Finding]:
+    in_force = scheduler_policy(**{"starvation_age_ms": 60_000, **changes})
+    age_ms = NOW_MS - 60_000
+    return found(queues=(summary(policy=in_force, oldest_ready_at_ms=age_ms, keys_total=2),))
+
+
+def test_an_old_backlog_that_undoes_fairness_is_told_with_its_remedy() -> None:
+    [finding] = old_backlog()
+    assert finding.level is Level.ADVICE
+    assert finding.what.startswith("queue triage has jobs older than 60 s")
+    assert "HARN_SCHEDULER_STARVATION_MODE=key" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "fifo"},
+        {"starvation_mode": "key"},
+        {"starvation_age_ms": 60_001},
+        {"starvation_age_ms": 0},
+    ],
+)
+def test_a_backlog_that_undoes_nothing_is_not_told(changes: dict[str, Any]) -> None:
+    assert old_backlog(**changes) == []
+
+
+def test_a_role_that_nobody_runs_is_told_once_however_many_topics_it_reads() -> None:
+    empty = replace(GROUP, id="harn.relay", role="relay", members=0)
+    [finding] = found(groups=(replace(empty, topic="worker.a"), replace(empty, topic="worker.b")))
+    assert finding.what == (
+        "nobody runs role relay (group harn.relay has no member), and 2 records wait"
+    )

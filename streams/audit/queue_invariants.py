@@ -1,0 +1,144 @@
+"""Invariants of worker queues, judged on the log alone: nothing of what decided is asked.
+
+    rows of the scheduler → jobs on the queue's topic → claims, to their end
+
+The rows say how far a topic was folded; every job before that is over, or is a row.  Claims are
+read last, so that what ends meanwhile is found ended.
+
+Source: DESIGN "Proof", section 9.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streams.audit.claim_history import ClaimHistory, Violation
+from streams.audit.log import LogReader
+from streams.audit.table_rows import table_rows
+from streams.codec import Codec
+from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
+from streams.core.record import Position
+from streams.edge.queue_catalog import queue_topics
+from streams.edge.relay.jobs import dealt_of
+from topology.model import Stage
+
+__all__ = ["QueueVerdict", "judge_queues"]
+
+
+@dataclass(slots=True)
+class QueueVerdict:
+    """What was found of one queue: `jobs` that were folded, `claims` that were given."""
+
+    queue: str
+    jobs: int = 0
+    claims: int = 0
+    violations: list[Violation] = field(default_factory=list[Violation])
+    notes: list[str] = field(default_factory=list[str])
+
+
+class _Kept(NamedTuple):
+    """The scheduler's rows of one queue: shards, places folded to, and jobs that are there."""
+
+    shards: int
+    folded: dict[tuple[int | None, int], int]
+    waiting: set[str]
+
+
+def judge_queues(
+    reader: LogReader, codec: Codec, stage: Stage, *, cap: int = 0
+) -> list[QueueVerdict]:
+    """Judge every queue that the scheduler knows, by name; `stage` is the scheduler's.
+
+    Args:   cap: claims that one fairness key may have at once; 0 sets no bound.
+    Raises: BrokerError.
+    """
+    kept = _rows(reader, codec, stage)
+    topics = queue_topics(reader.topic_names())
+    verdicts: list[QueueVerdict] = []
+    for queue in sorted(topics.keys() & kept.keys()):
+        verdict = QueueVerdict(queue)
+        jobs = dict(_jobs(reader, codec, topics[queue], queue, kept[queue]))
+        history = _history(reader, codec, topics[queue], verdict, cap)
+        verdict.jobs = len(jobs)
+        verdict.claims = history.claims
+        for job_id, position in jobs.items():
+            if job_id not in kept[queue].waiting and not history.ended(job_id):
+                what = f"job {job_id} was folded, and is neither over nor there"
+                verdict.violations.append(Violation(queue, position, what))
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _rows(reader: LogReader, codec: Codec, stage: Stage) -> dict[str, _Kept]:
+    found: dict[str, _Kept] = {}
+    waiting: defaultdict[str, set[str]] = defaultdict(set)
+    for _, key, value in table_rows(reader, codec, stage, "q:", "j:"):
+        prefix, _, rest = key.partition(":")
+        if prefix == "j":
+            mailbox_key, _, job_id = rest.rpartition(":")
+            waiting[mailbox_key.partition("#")[0]].add(job_id)
+            continue
+        row: Mapping[str, Any] = value
+        known = found.setdefault(row["queue"], _Kept(row["shards"], {}, set()))
+        for place in row["relayed"]:
+            known.folded[row["shard"], place["source_partition"]] = place["next_offset"]
+    return {queue: kept._replace(waiting=waiting[queue]) for queue, kept in found.items()}
+
+
+def _jobs(
+    reader: LogReader, codec: Codec, topic: str, queue: str, kept: _Kept
+) -> Iterator[tuple[str, Position]]:
+    """Yield the jobs of a queue's topic that its scheduler has folded."""
+    partitions = reader.partitions(topic)
+    shard_by = _shard_by(reader, codec, queue)
+    for place, span in reader.spans([(topic, number) for number in range(partitions)]).items():
+        source = Source(queue, topic, place[1], kept.shards, shard_by)
+        for records in reader.read(place, span.start, span.end):
+            for record in records:
+                dealt = dealt_of(codec, record)
+                if isinstance(dealt, Refused):
+                    continue
+                if record.offset < _folded_to(kept, source, dealt):
+                    job_id = (
+                        str(record.offset) if partitions == 1 else f"{place[1]}-{record.offset}"
+                    )
+                    yield job_id, Position(topic, place[1], record.offset)
+
+
+def _folded_to(kept: _Kept, source: Source, dealt: Dealt) -> int:
+    shard = None if source.shards == 1 else shard_of(source, dealt)
+    return kept.folded.get((shard, source.partition), 0)
+
+
+def _shard_by(reader: LogReader, codec: Codec, queue: str) -> Any:  # noqa: ANN401 - an enum's symbol
+    """Return what a queue was created with: the first word of the catalog."""
+    places = [("worker.queues", number) for number in range(reader.partitions("worker.queues"))]
+    for place, span in reader.spans(places).items():
+        for records in reader.read(place, *span):
+            for record in records:
+                if ("kind", b"queue_configured") in record.headers and record.value is not None:
+                    said = codec.decode(record.value)[1]
+                    if said["queue"] == queue:
+                        return said["shard_by"]
+    return "tenant"
+
+
+def _history(
+    reader: LogReader, codec: Codec, topic: str, verdict: QueueVerdict, cap: int
+) -> ClaimHistory:
+    place = (f"{topic}.claims", 0)
+    span = reader.spans([place])[place]
+    whole = span.start == 0
+    if not whole:
+        verdict.notes.append(f"claims before offset {span.start} were removed, and are not judged")
+    history = ClaimHistory(verdict.queue, cap=cap, whole=whole)
+    for records in reader.read(place, *span):
+        for record in records:
+            kind = next((text.decode() for name, text in record.headers if name == "kind"), "")
+            value = codec.decode(record.value or b"")[1]
+            position = Position(*place, record.offset)
+            verdict.violations += history.add(position, kind, value)
+    return history

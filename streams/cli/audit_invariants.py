@@ -1,0 +1,79 @@
+"""`harn audit invariants`: what must hold of worker queues, judged on the log alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from streams.audit.kafka_log import KafkaLog
+from streams.audit.queue_invariants import QueueVerdict, judge_queues
+from streams.cli.cluster import cluster_of
+from streams.cli.options import StateDir, screen, settings_from
+from streams.edge.codecs import codec_of
+from topology import TOPOLOGY
+
+__all__ = ["invariants"]
+
+_SHOWN_MAX = 20
+
+
+def invariants(
+    max_concurrent_per_key: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Also judge that no fairness key had more claims at once; 0 judges no such bound.",
+        ),
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Judge worker queues on the log: no job lost, leases that never overlap, one end of each job.
+
+    It asks nothing of what decided, and reads while everything runs.
+
+    Exit codes: 0 all of it holds; 1 something does not; 5 Kafka is out of reach.
+    """
+    settings = cluster_of(settings_from(state_dir=state_dir))
+    with KafkaLog(settings) as log:
+        stage = TOPOLOGY.stage("scheduler")
+        verdicts = judge_queues(log, codec_of(settings), stage, cap=max_concurrent_per_key)
+    if as_json:
+        document = {"queues": [_document(each) for each in verdicts]}
+        typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
+    else:
+        _print(verdicts)
+    if any(each.violations for each in verdicts):
+        raise typer.Exit(1)
+
+
+def _document(verdict: QueueVerdict) -> dict[str, object]:
+    return {
+        "queue": verdict.queue,
+        "jobs": verdict.jobs,
+        "claims": verdict.claims,
+        "notes": verdict.notes,
+        "violations": [
+            {"position": str(each.position), "what": each.what} for each in verdict.violations
+        ],
+    }
+
+
+def _print(verdicts: list[QueueVerdict]) -> None:
+    table = Table("queue", "jobs", "claims", "verdict", box=None, pad_edge=False)
+    for each in verdicts:
+        word = f"{len(each.violations)} violations" if each.violations else "holds"
+        table.add_row(escape(each.queue), f"{each.jobs:,}", f"{each.claims:,}", word)
+    console = screen()
+    console.print(table)
+    for each in verdicts:
+        for note in each.notes:
+            console.print(escape(f"note: {each.queue}: {note}"))
+        for found in each.violations[:_SHOWN_MAX]:
+            console.print(escape(f"{found.position}: {found.what}"))
+        if len(each.violations) > _SHOWN_MAX:
+            console.print(f"{len(each.violations) - _SHOWN_MAX} more")

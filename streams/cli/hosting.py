@@ -1,0 +1,71 @@
+"""Roles that a command runs itself, for as long as it takes, where nobody else does.
+
+Only beside a broker of our own: on a cluster that is named, whoever runs it runs the roles.
+
+Source: DESIGN "The embedded broker"; seed worker-dispatch, "CLI workflow".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from streams.app import Application, Plan
+from streams.cli.cluster import cluster_of
+from streams.cli.options import notice
+from streams.edge.group_members import memberships
+from streams.kafka import make_admin
+from streams.observe import logs
+from streams.provision import provision_topics
+from streams.roles import Role
+from streams.settings import Settings
+from topology import TOPOLOGY
+from topology.edges import RELAY
+
+__all__ = ["with_queues_served"]
+
+_Result = TypeVar("_Result")
+
+
+def with_queues_served(settings: Settings, work: Callable[[Settings], _Result]) -> _Result:
+    """Return what `work` comes to, called where relay and scheduler run.
+
+    Raises: what it raises; HarnError when roles cannot start here.
+    """
+    if not settings.embedded:
+        return work(settings)
+    running = cluster_of(settings)
+    provision_topics(running)
+    missing = _unserved(running)
+    if not missing:
+        return work(running)
+    notice(f"nobody runs {' and '.join(missing)} here: this command does, while it works")
+    logs.configure("error", running.log_format)
+    return asyncio.run(_hosted(replace(running, metrics_port=0), missing, work))
+
+
+def _unserved(settings: Settings) -> list[Role]:
+    """Return those of relay and scheduler that have no member."""
+    groups = {Role.RELAY: RELAY.group, Role.SCHEDULER: TOPOLOGY.stage("scheduler").group}
+    found = memberships(make_admin(settings), list(groups.values()))
+    return [role for role, group in groups.items() if not found[group].members]
+
+
+async def _hosted(
+    settings: Settings, roles: list[Role], work: Callable[[Settings], _Result]
+) -> _Result:
+    application = Application(Plan(settings=settings, roles=roles))
+    working: asyncio.Future[_Result] | None = None
+    try:
+        await application.start()
+        working = asyncio.ensure_future(asyncio.to_thread(work, settings))
+        failing = asyncio.ensure_future(application.failed())
+        await asyncio.wait({working, failing}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise failing.result()
+        failing.cancel()
+        return working.result()
+    finally:
+        await application.stop()

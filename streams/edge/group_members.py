@@ -1,0 +1,45 @@
+"""How many members consumer groups have now: whether anybody runs a role.
+
+A group is asked for, never joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, cast
+
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams.errors import BrokerError
+
+__all__ = ["Membership", "memberships"]
+
+_REQUEST_S = 10.0
+
+
+class Membership(NamedTuple):
+    """A group's state, in Kafka's lower-case word or `absent`, and its members."""
+
+    state: str
+    members: int
+
+
+def memberships(admin: AdminClient, groups: Collection[str]) -> Mapping[str, Membership]:
+    """Ask for groups; one that never was has no members.  Raises BrokerError."""
+    found: dict[str, Membership] = {}
+    asked = admin.describe_consumer_groups(list(groups), request_timeout=_REQUEST_S)
+    for group, future in asked.items():
+        try:
+            described = future.result(2 * _REQUEST_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                message = f"group {group} is not described: {error.args[0].str()}"
+                raise BrokerError(message, retryable=True) from error
+            found[group] = Membership("absent", 0)
+        except TimeoutError as error:
+            raise BrokerError(f"group {group} is not described", retryable=True) from error
+        else:
+            state = cast("ConsumerGroupState", described.state)
+            found[group] = Membership(state.name.lower(), len(described.members))
+    return found
