@@ -20,15 +20,21 @@ from streams.core.ready_jobs import SHARDS_MAX
 from streams.core.wire import FairnessDimension
 from streams.edge.codecs import codec_of
 from streams.edge.queue_catalog import queue_topics, read_configured
-from streams.edge.queue_creation import SHARD_BY, create_queue
+from streams.edge.queue_creation import create_queue
 from streams.edge.topic_reader import topic_names
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Create worker queues, and list them.", no_args_is_help=True)
 
-ShardBy = StrEnum("ShardBy", {each.upper(): each.replace("_", "-") for each in SHARD_BY})
-_TENANT = ShardBy("tenant")
+
+class ShardBy(StrEnum):
+    """What of a job decides its shard."""
+
+    TENANT = "tenant"
+    BINDING = "binding"
+    TRIGGER_ID = "trigger-id"
+    TENANT_AND_BINDING = "tenant-and-binding"
 
 
 @app.command()
@@ -42,7 +48,7 @@ def create(
     ] = 1,
     shard_by: Annotated[
         ShardBy, typer.Option("--shard-by", help="What of a job decides its shard.")
-    ] = _TENANT,
+    ] = ShardBy.TENANT,
     as_json: AsJson = False,
     state_dir: StateDir = None,
 ) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from streams.codec import Codec
 from streams.core import worker_queue
@@ -27,10 +27,7 @@ from streams.errors import ConfigError, TopologyError
 from streams.provision import provision_queue, queue_problem
 from streams.settings import Settings
 
-__all__ = ["SHARD_BY", "CreatedQueue", "create_queue"]
-
-SHARD_BY: tuple[str, ...] = tuple(each for each in get_args(FairnessDimension) if each != "unknown")
-"""What of a job may decide its shard."""
+__all__ = ["CreatedQueue", "create_queue"]
 
 
 class CreatedQueue(NamedTuple):
