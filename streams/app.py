@@ -47,10 +47,11 @@ from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.pump_metrics import PumpMetrics
 from streams.observe.relay_metrics import RelayMetrics
+from streams.observe.scheduler_metrics import OBSERVED as OBSERVED_QUEUES
 from streams.observe.server import ObserveServer
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
-from streams.observe.trigger_metrics import OBSERVED
+from streams.observe.trigger_metrics import OBSERVED as OBSERVED_TRIGGERS
 from streams.provision import check_topology, verify_stages, verify_topics_of_edges
 from streams.roles import Role
 from streams.settings import Settings
@@ -113,7 +114,8 @@ class Application:
     def _stage_apps(self) -> list[StageApp]:
         settings = self._plan.settings
         counts = {stage.source: _partitions(stage.source, settings) for stage in TOPOLOGY.stages}
-        bound = bind(self._codec, counts.__getitem__, folds=self._plan.folds, observed=OBSERVED)
+        observed = OBSERVED_TRIGGERS | OBSERVED_QUEUES
+        bound = bind(self._codec, counts.__getitem__, folds=self._plan.folds, observed=observed)
         collectors = StageCollectors(self.metrics)
         journal = _partitions("audit.journal", settings)
         return [

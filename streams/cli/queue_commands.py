@@ -23,6 +23,7 @@ from streams.core.queue_report import (
     policy_document,
     summary_document,
 )
+from streams.core.scheduler.requests import PURGE_MAX
 from streams.edge.codecs import codec_of
 from streams.edge.dispatcher_report import dispatcher_report
 from streams.edge.ingest.trace import new_uuid
@@ -101,11 +102,14 @@ def _purged(settings: Settings, *, queue: str) -> dict[str, Any]:
         codec = codec_of(settings)
         # What was enqueued before the command counts: the relay passes it first.
         standings(settings, codec, [queue])
-        asks = _purge_asks(keys_of(settings, codec, [queue])[queue])
+        keys = keys_of(settings, codec, [queue])[queue]
         answered = ("worker.deliveries", "purge_answered")
-        deadline_s = time.monotonic() + ANSWER_S
-        answers = asyncio.run(answers_of(settings, codec, asks, answered, deadline_s))
-        purged = sum(each["purged"] for each in answers.values())
+        while keys:  # one request removes a bounded number
+            asks = _purge_asks(keys)
+            deadline_s = time.monotonic() + ANSWER_S
+            answers = asyncio.run(answers_of(settings, codec, asks, answered, deadline_s))
+            purged += sum(each["purged"] for each in answers.values())
+            keys = [each["queue"] for each in answers.values() if each["purged"] >= PURGE_MAX]
     return {"queue": queue, "purged": purged, "summary": summary_of(settings, queue)}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from streams.core.queue_report import OTHER_KEYS
+from streams.core.record import Output
 from streams.core.wire import FairnessState, JobsGranted, QueueSummary
 from streams.observe.children import Children
 from streams.observe.relay_metrics import OTHER, QueueLabels
@@ -164,6 +165,16 @@ class SchedulerMetrics:
             buckets=_AGES,
             registry=registry,
         )
+
+    def committed(self, notes: Iterable[Output]) -> None:
+        """Count outputs that the scheduler committed."""
+        for _, kind, _, value, *_ in notes:
+            if value is None:  # a tombstone says nothing
+                continue
+            if kind == "queue_summary":
+                self.summarized(cast("QueueSummary", value))
+            else:
+                self.granted(cast("JobsGranted", value))
 
     def summarized(self, summary: QueueSummary) -> None:
         """A queue's summary was published."""

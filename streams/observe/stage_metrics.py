@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streams.engine import Step
+from streams.observe.scheduler_metrics import SchedulerMetrics
 from streams.observe.trigger_metrics import TriggerMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SCHEDULER = "scheduler"
 _BUDGETS = "m"  # rows of dispatch that say what was spent
 
 _RECORDS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
@@ -98,6 +100,7 @@ class StageCollectors:
             registry=registry,
         )
         self.triggers = TriggerMetrics(registry)
+        self.queues = SchedulerMetrics(registry)
 
 
 class StageMetrics:
@@ -137,6 +140,8 @@ class StageMetrics:
             self._collectors.triggers.pending(partition, {}, 0)
         self._lag.set(sum(self._lags.values()))
         self._owned = set(partitions)
+        if self._stage == _SCHEDULER:
+            self._collectors.queues.owned(partitions)
 
     def folded(self, step: Step, seconds: float) -> None:
         """A batch was folded and encoded."""
@@ -152,7 +157,11 @@ class StageMetrics:
         if step.quarantined:
             self._quarantined.inc(step.quarantined)
         self._commit_seconds.observe(seconds)
-        if step.notes:
+        if not step.notes:
+            return
+        if self._stage == _SCHEDULER:
+            self._collectors.queues.committed(step.notes)
+        else:
             self._collectors.triggers.committed(step.notes, step.position.now_ms)
 
     def standing(self, partition: int, *, rows: int, lag: int) -> None:

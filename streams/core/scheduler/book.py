@@ -6,7 +6,8 @@ A fold changes the book and marks what it has changed; `flush` then writes those
 record.  Claims of a worker on a queue are one row, so that a claim costs no row of its own; a job's
 row is written when it becomes ready and never again.
 
-Invariant: `load` of the rows that `flush` wrote makes a book that decides alike.
+Invariants: `load` of the rows that `flush` wrote makes a book that decides alike; rows are written
+in an order that follows from the rows alone, since the hash chain knows it.
 
 Source: DESIGN laws 6, 7, "State".
 """
@@ -164,19 +165,20 @@ class Book:
     # ------------------------------------------------------------------ rows
     def flush(self, state: State, /) -> None:
         """Write what has changed of the queues."""
-        for queue in self.dirty.values():
-            _flush(state, queue)
+        for home in sorted(self.dirty):
+            _flush(state, self.dirty[home])
         self.dirty.clear()
 
 
 def _flush(state: State, queue: Queue) -> None:
     rows, home, selection = state.rows, queue.home, queue.selection
     dimension = selection.policy["fairness_key"]
-    for name in selection.dirty:
+    # By name: the order of a set differs from process to process.
+    for name in sorted(selection.dirty):
         key = selection.keys[name]
         rows.put(f"f:{home}:{dimension}:{name}", key_row(key, dimension, state.now_ms))
     selection.dirty.clear()
-    for consumer_id in queue.touched:
+    for consumer_id in sorted(queue.touched):
         claims = queue.holders.get(consumer_id)
         if claims:
             rows.put(f"l:{home}:{consumer_id}", _holder_row(consumer_id, claims))

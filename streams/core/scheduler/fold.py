@@ -167,8 +167,8 @@ def _on_revision(state: State, book: Book, record: Record) -> Answer:
 
 def _change_dimension(state: State, book: Book, before: str) -> None:
     """Let the keys of another dimension be forgotten; those of this one begin anew."""
-    for queue in book.queues.values():
-        for key in queue.selection.keys.values():
+    for _, queue in sorted(book.queues.items()):
+        for _, key in sorted(queue.selection.keys.items()):
             row = key_row(key, before, state.now_ms)
             forgotten = state.now_ms + KEY_IDLE_MS
             name = f"f:{queue.home}:{before}:{key.name}"

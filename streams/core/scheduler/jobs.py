@@ -154,7 +154,7 @@ def unpark(state: State, book: Book, consumer_id: str, /) -> None:
             for job, row in queue.returned.items()
             if row["parked"] and row["consumer_id"] == consumer_id
         ]
-        for job in parked:
+        for job in sorted(parked):
             make_ready(state, book, queue, job)
 
 
