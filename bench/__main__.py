@@ -33,6 +33,7 @@ MEASUREMENTS = (
     "gates",
     "retries",
     "endurance",
+    "scheduler",
     "peers",
 )
 _RESULTS = Path(__file__).parent / "results" / "latest.json"

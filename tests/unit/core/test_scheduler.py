@@ -260,3 +260,24 @@ def test_a_policy_change_keeps_credit_and_counts_and_everything_replays() -> Non
     log.purge()
     for cuts in ([1], [3], [100]):
         log.assert_replays(cuts, frozenset({1, 2, 5, 8}))
+
+
+# ---------------------------------------------------------------------- fairness
+@pytest.mark.parametrize("quantum", [1, 2, 5])
+@pytest.mark.parametrize("weights", [{}, {"a": 3}, {"a": 3, "b": 2}, {"a": 7, "c": 4, "d": 2}])
+def test_at_every_prefix_each_key_has_its_share_within_a_round(
+    weights: dict[str, int], quantum: int
+) -> None:
+    tenants, picks = "abcd", 400
+    log = drr(weights=weights, quantum=quantum, starvation_age_ms=0)
+    backlog(log, picks, *tenants)
+    order = keys(log.beat(capacity=picks)).split()
+    assert len(order) == picks
+    weight = {key: weights.get(key, 1) for key in tenants}
+    whole, largest = sum(weight.values()), max(weight.values())
+    for key in tenants:
+        selected = 0
+        for number, chosen in enumerate(order, start=1):
+            selected += chosen == key
+            share = number * weight[key] / whole
+            assert abs(selected - share) <= (weight[key] + largest) * quantum

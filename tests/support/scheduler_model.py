@@ -1,0 +1,105 @@
+"""The scheduler of one queue, written down as the rules say it: slow, and obviously so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+PROMOTED_MS = 900_000
+"""A normal job of this age counts as high."""
+
+_RANKS = {"high": 0, "normal": 1, "low": 2}
+
+
+@dataclass
+class Job:
+    """A job that is not done."""
+
+    number: int
+    key: str
+    priority: str
+    enqueued_ms: int
+    fence: int = 0
+    held: bool = False
+
+    def place(self, now_ms: int) -> tuple[int, int, int]:
+        """Where it stands among the jobs of its key, and of all under fifo."""
+        rank = _RANKS[self.priority]
+        if rank == 1 and now_ms - self.enqueued_ms >= PROMOTED_MS:
+            rank = 0
+        return rank, self.enqueued_ms, self.number
+
+    @property
+    def claim_id(self) -> str:
+        return f"{self.number}.{self.fence}"
+
+
+@dataclass
+class Model:
+    """Jobs, credits and counts; every question is answered by looking at everything."""
+
+    strategy: str
+    weights: dict[str, int]
+    quantum: int
+    cap: int
+    starvation_ms: int
+    jobs: dict[int, Job] = field(default_factory=dict)
+    credit: dict[str, int] = field(default_factory=dict)
+    selected: dict[str, int] = field(default_factory=dict)
+    promotions: int = 0
+    rounds: int = 0
+    last: str = ""
+    slots: int = 0
+
+    @property
+    def held(self) -> list[Job]:
+        return [job for job in self.jobs.values() if job.held]
+
+    def grant(self, now_ms: int) -> list[str]:
+        """Give jobs to the worker until it or the queue has no more; return the claims."""
+        claims: list[str] = []
+        while len(self.held) < self.slots:
+            job = self._select(now_ms)
+            if job is None:
+                break
+            job.held, job.fence = True, job.fence + 1
+            claims.append(job.claim_id)
+        return claims
+
+    def _select(self, now_ms: int) -> Job | None:
+        ready: dict[str, list[Job]] = {}
+        for job in self.jobs.values():
+            in_flight = sum(1 for other in self.held if other.key == job.key)
+            if not job.held and (self.cap == 0 or in_flight < self.cap):
+                ready.setdefault(job.key, []).append(job)
+        if not ready:
+            return None
+        if self.strategy == "fifo":
+            every = [job for jobs in ready.values() for job in jobs]
+            chosen = min(every, key=lambda job: job.place(now_ms))
+            self.selected[chosen.key] = self.selected.get(chosen.key, 0) + 1
+            return chosen
+        old = [
+            job
+            for jobs in ready.values()
+            for job in jobs
+            if self.starvation_ms and now_ms - job.enqueued_ms >= self.starvation_ms
+        ]
+        if old:
+            self.promotions += 1
+            return self._serve(min(old, key=lambda job: (job.enqueued_ms, job.key, job.number)))
+        while True:
+            after = [key for key in sorted(ready) if key > self.last]
+            before = [key for key in sorted(ready) if key <= self.last]
+            for key in (*after, *before):
+                if self.credit.get(key, 0) >= 1:
+                    self.credit[key] -= 1
+                    return self._serve(min(ready[key], key=lambda job: job.place(now_ms)))
+            self.rounds += 1
+            for key in ready:
+                gain = self.weights.get(key, 1) * self.quantum
+                self.credit[key] = self.credit.get(key, 0) + gain
+
+    def _serve(self, job: Job) -> Job:
+        self.last = job.key
+        self.selected[job.key] = self.selected.get(job.key, 0) + 1
+        return job
