@@ -34,6 +34,7 @@ MEASUREMENTS = (
     "retries",
     "endurance",
     "scheduler",
+    "queues",
     "peers",
 )
 _RESULTS = Path(__file__).parent / "results" / "latest.json"

@@ -19,6 +19,7 @@ from streams.core.manifest import Manifest, canonical_json
 from streams.core.wire import BindingDefinition, ConsumerGates
 from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.invoker.seams import HandlerSource
+from streams.errors import ManifestError
 from streams.handler_api import Handler
 
 __all__ = ["Consumer", "Resolved"]
@@ -56,7 +57,15 @@ class Consumer:
         Raises: ManifestError that lists every problem.
         """
         manifest: Manifest = load_manifest(path)
-        return cls(manifest.bindings, Handlers.load(manifest))
+        found = cls(manifest.bindings, Handlers.load(manifest))
+        problems = [
+            f"{manifest.file}: trigger {each['trigger_id']!r} declares gates, which the scheduler "
+            "does not apply to jobs yet: leave them out, or declare them where the job is enqueued"
+            for each in found.gates
+        ]
+        if problems:
+            raise ManifestError(problems)
+        return found
 
     def resolve(self, trigger_id: str, /) -> Resolved | str:
         """Return what runs a trigger's jobs, or say why nothing does."""
