@@ -31,6 +31,7 @@ __all__ = [
     "make_admin",
     "make_consumer",
     "make_producer",
+    "places_of",
     "producer_config",
 ]
 
@@ -50,6 +51,13 @@ _LEADER_SOON = frozenset(
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
+_COORDINATOR_SOON = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
@@ -161,6 +169,27 @@ def ends_of(consumer: Consumer, place: TopicPartition, timeout_s: float) -> tupl
             if found is None:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
             return found
+
+
+def places_of(
+    consumer: Consumer, places: list[TopicPartition], timeout_s: float
+) -> list[TopicPartition]:
+    """Return what the consumer's group has committed of these partitions.
+
+    A group whose coordinator is only starting, or moves, is asked again.
+
+    Raises: KafkaException when there is no answer in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        left_s = max(deadline_s - time.monotonic(), _ASK_AGAIN_S)
+        try:
+            return consumer.committed(places, timeout=left_s)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if time.monotonic() > deadline_s or reason.code() not in _COORDINATOR_SOON:
+                raise
+            time.sleep(_ASK_AGAIN_S)
 
 
 def broker_urls(settings: Settings) -> list[str]:

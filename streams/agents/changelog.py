@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streams.errors import BrokerError
-from streams.kafka import ends_of, make_consumer
+from streams.kafka import ends_of, make_consumer, places_of
 from streams.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -71,7 +71,7 @@ class StateReader:
         wanted = [TopicPartition(self._source, partition) for partition in partitions]
         with self._lock:
             try:
-                found = self._ready().committed(wanted, _TIMEOUT_S)
+                found = places_of(self._ready(), wanted, _TIMEOUT_S)
             except KafkaException as error:
                 message = f"committed offsets of {self._group_id} could not be read: {error}"
                 raise BrokerError(message, retryable=True) from error

@@ -18,7 +18,7 @@ from streams.core.record import Position
 from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import TopicReader
 from streams.errors import BrokerError, ConfigError
-from streams.kafka import make_consumer, make_producer
+from streams.kafka import make_consumer, make_producer, places_of
 from streams.settings import Settings
 from topology import TOPOLOGY, Stage
 from topology.model import STAGE_RESUME, STAGE_SKIP
@@ -97,7 +97,7 @@ def _committed(settings: Settings, stage: Stage, partition: int) -> int:
     """Offset that the stage's group has committed; 0 before its first transaction."""
     consumer = make_consumer(settings, group_id=stage.group)
     try:
-        found = consumer.committed([TopicPartition(stage.source, partition)], _TIMEOUT_S)
+        found = places_of(consumer, [TopicPartition(stage.source, partition)], _TIMEOUT_S)
     except KafkaException as error:
         message = f"where {stage.name} stands could not be read: {error}"
         raise BrokerError(message, retryable=True) from error

@@ -164,6 +164,7 @@ def test_a_rolling_restart_of_the_invokers_loses_and_cancels_nothing(
     assert alive(app.pids()) == set()
 
 
+@pytest.mark.soak
 def test_what_does_not_end_while_an_invoker_stops_is_issued_again_at_once_and_uncounted(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -216,6 +217,7 @@ def test_killed_invokers_leave_no_process_and_no_event_behind(
     assert os.getpid() not in app.pids()
 
 
+@pytest.mark.soak
 def test_inbox_waits_for_slow_invokers_and_a_kill_meanwhile_strands_nothing(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

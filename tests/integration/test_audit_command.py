@@ -54,7 +54,7 @@ def test_the_command_says_what_it_found_and_exits_accordingly(
     provision(settings)
     clean = cli(settings, "audit", "verify")
     assert clean.returncode == 0, clean.stdout + clean.stderr
-    assert clean.stdout.splitlines()[-1].startswith("verified: 0 records of 9 stage partitions")
+    assert clean.stdout.splitlines()[-1].startswith("verified: 0 records of 13 stage partitions")
 
     unknown = cli(settings, "audit", "verify", "--stage", "outbox")
     assert unknown.returncode == 2

@@ -79,7 +79,8 @@ def test_what_needs_somebody_is_told_with_an_exit_code(
     provision(settings)
     manifest = write_manifest(tmp_path / "app", MANIFEST, HANDLERS)
     arguments = ["--manifest", str(manifest)]
-    member = Member("all", "registry,inbox,dispatch,invoker,relay", settings, tmp_path, arguments)
+    roles = "registry,inbox,dispatch,invoker,relay,scheduler"
+    member = Member("all", roles, settings, tmp_path, arguments)
     with Fleet([member], supervise=False) as fleet:
         fleet.wait_ready()
         apply(settings, manifest)
@@ -108,7 +109,8 @@ def test_what_needs_somebody_is_told_with_an_exit_code(
     code, document = examined(settings)
     assert code == 1
     nobody = [each for each in whats(document, "problem") if each.startswith("nobody runs role")]
-    assert {each.split()[3] for each in nobody} == {"registry", "inbox", "dispatch", "invoker"}
+    expected = {"registry", "inbox", "dispatch", "invoker", "scheduler"}
+    assert {each.split()[3] for each in nobody} == expected
 
 
 @pytest.mark.broker

@@ -55,6 +55,7 @@ def succeeded(settings: Settings) -> Counter[str]:
     return Counter(entry.value["event_id"] for entry in found)
 
 
+@pytest.mark.soak
 async def test_real_deliveries_sent_twice_are_dispatched_once_each(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ async def test_unknown_handlers_and_large_results_are_answered(make_group: MakeG
     assert outcomes["large"]["outcome"] == "result_too_large"
 
 
+@pytest.mark.chaos  # sessions of a second: it needs the machine for itself
 async def test_a_rebalance_runs_no_handler_twice(make_group: MakeGroup) -> None:
     """Two members join while handlers run, one leaves while they still run."""
     gate = Gate()

@@ -208,7 +208,7 @@ async def test_a_queue_that_cannot_have_its_topics_is_told_and_the_others_go_on(
     try:
         await eventually(lambda: events(settings, "good") == ["e0"], "the job")
         told = [each for each in caplog.records if each.message == "queue_not_relayed"]
-        assert len(told) == 1
-        assert "expected <= 249" in vars(told[0])["reason"]
+        # Once, unless the relay begins anew meanwhile.
+        assert any("expected <= 249" in vars(each)["reason"] for each in told)
     finally:
         await application.stop()

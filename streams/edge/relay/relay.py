@@ -32,7 +32,7 @@ from streams.core.ready_jobs import Dealt, Refused, Word, words_of
 from streams.edge.relay.jobs import dealt_of
 from streams.edge.relay.sources import QueueSources
 from streams.errors import BrokerError, HarnError
-from streams.kafka import ends_of, make_consumer, make_producer
+from streams.kafka import ends_of, make_consumer, make_producer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 from topology.edges import RELAY
@@ -327,7 +327,7 @@ class _Session:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         starts: list[TopicPartition] = []
-        for each in consumer.committed(partitions, timeout=_TIMEOUT_S):
+        for each in places_of(consumer, partitions, _TIMEOUT_S):
             first, _ = ends_of(consumer, each, _TIMEOUT_S)
             place = (each.topic, each.partition)
             if 0 <= each.offset < first:

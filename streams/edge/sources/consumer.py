@@ -31,7 +31,7 @@ from streams.core.stream_source import StreamSource
 from streams.core.wire import SourceRejected
 from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.errors import BrokerError
-from streams.kafka import ends_of, make_consumer
+from streams.kafka import ends_of, make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -296,7 +296,7 @@ class SourceConsumer:
         """Give every partition of a topic in which the group has no place one, and commit it."""
         numbers = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
         every = [TopicPartition(topic, number) for number in sorted(numbers)]
-        known = consumer.committed(every, timeout=_TIMEOUT_S)
+        known = places_of(consumer, every, _TIMEOUT_S)
         begins = all(each.offset < 0 for each in known)
         fresh: list[TopicPartition] = []
         for each in known:

@@ -27,7 +27,7 @@ from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.edge.sources.legacy_records import legacy_event
 from streams.edge.sources.service import EnvelopeSink
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -97,7 +97,7 @@ class LegacyInbox:
             numbers = consumer.list_topics(TOPIC, timeout=_TIMEOUT_S).topics[TOPIC].partitions
             every = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
             left = 0
-            for place in consumer.committed(every, timeout=_TIMEOUT_S):
+            for place in places_of(consumer, every, _TIMEOUT_S):
                 first, end = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S, cached=False)
                 left += end - max(first, place.offset)
         except KafkaException as error:
