@@ -182,6 +182,7 @@ def test_a_killed_invokers_attempts_are_issued_again(
     assert_audit_is_clean(app.settings)
 
 
+@pytest.mark.soak
 def test_a_stopped_invokers_outcome_is_refused(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ async def quick(event):
 @pytest.mark.chaos
 @pytest.mark.broker
 @pytest.mark.timeout(240)
+@pytest.mark.soak
 def test_handlers_fed_by_other_owners_start_again_and_no_lease_is_lost(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

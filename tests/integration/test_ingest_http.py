@@ -120,6 +120,8 @@ async def test_single_events_and_batches_are_answered_from_the_log(
         assert json.loads(envelope["provider_payload"]) == event["payload"]
 
 
+@pytest.mark.chaos
+@pytest.mark.soak
 async def test_a_broker_that_goes_away_and_comes_back(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

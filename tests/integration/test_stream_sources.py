@@ -92,6 +92,7 @@ def committed(settings: Settings, group: str, topic: str, partitions: int) -> in
         consumer.close()
 
 
+@pytest.mark.soak
 async def test_each_record_is_dispatched_once_to_each_trigger_through_restarts_and_reloads(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
