@@ -139,11 +139,11 @@ class _Queue:
     def other_tenant_s(self, codec: Codec, backlog: int) -> float:
         """How long it takes until jobs are done that are sent behind another tenant's backlog."""
         self._append([_body(codec, "slow", "tenant-a", n) for n in range(backlog)])
-        self._responses.wait(1)  # the backlog is being worked off
+        seen = len(self._responses.wait(1))  # the backlog is being worked off
         added = [_body(codec, "slow", "tenant-b", backlog + n) for n in range(_ADDED)]
         began_ns = time.monotonic_ns()
         self._append(added)
-        last_ns, found, seen = 0, 0, 1
+        last_ns, found = 0, 0
         while found < _ADDED:
             values = [self._codec.decode(each)[1] for each in self._responses.wait(1)]
             seen += len(values)
