@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -23,6 +24,7 @@ from streams.observe.logs import OncePerWhile
 from streams.settings import Settings
 
 __all__ = [
+    "PASSING",
     "admin_config",
     "aiokafka_options",
     "broker_urls",
@@ -34,6 +36,8 @@ __all__ = [
     "places_of",
     "producer_config",
 ]
+
+_Answer = TypeVar("_Answer")
 
 _LOG = logging.getLogger("harn.kafka")
 
@@ -60,6 +64,20 @@ _COORDINATOR_SOON = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+PASSING = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+"""Errors of a consumer in a group after which librdkafka goes on trying by itself."""
+
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
 _UNDERSCORED = {"log_level", "on_commit", "on_delivery"}
 
@@ -155,20 +173,14 @@ def ends_of(consumer: Consumer, place: TopicPartition, timeout_s: float) -> tupl
 
     Raises: KafkaException when there is no answer in time.
     """
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        left_s = max(deadline_s - time.monotonic(), _ASK_AGAIN_S)
-        try:
-            found = consumer.get_watermark_offsets(place, timeout=left_s, cached=False)
-        except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            if time.monotonic() > deadline_s or reason.code() not in _LEADER_SOON:
-                raise
-            time.sleep(_ASK_AGAIN_S)
-        else:
-            if found is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
-            return found
+    found = _asked(
+        lambda left_s: consumer.get_watermark_offsets(place, timeout=left_s, cached=False),
+        _LEADER_SOON,
+        timeout_s,
+    )
+    if found is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - its name
+    return found
 
 
 def places_of(
@@ -180,14 +192,20 @@ def places_of(
 
     Raises: KafkaException when there is no answer in time.
     """
+    return _asked(
+        lambda left_s: consumer.committed(places, timeout=left_s), _COORDINATOR_SOON, timeout_s
+    )
+
+
+def _asked(ask: Callable[[float], _Answer], soon: frozenset[int], timeout_s: float) -> _Answer:
+    """Ask, and ask again after the errors that pass soon, as long as there is time."""
     deadline_s = time.monotonic() + timeout_s
     while True:
-        left_s = max(deadline_s - time.monotonic(), _ASK_AGAIN_S)
         try:
-            return consumer.committed(places, timeout=left_s)
+            return ask(max(deadline_s - time.monotonic(), _ASK_AGAIN_S))
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if time.monotonic() > deadline_s or reason.code() not in _COORDINATOR_SOON:
+            if time.monotonic() > deadline_s or reason.code() not in soon:
                 raise
             time.sleep(_ASK_AGAIN_S)
 

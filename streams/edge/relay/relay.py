@@ -32,7 +32,7 @@ from streams.core.ready_jobs import Dealt, Refused, Word, words_of
 from streams.edge.relay.jobs import dealt_of
 from streams.edge.relay.sources import QueueSources
 from streams.errors import BrokerError, HarnError
-from streams.kafka import ends_of, make_consumer, make_producer, places_of
+from streams.kafka import PASSING, ends_of, make_consumer, make_producer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 from topology.edges import RELAY
@@ -52,20 +52,6 @@ _COMMIT_EVERY_S = 0.1
 _TIMEOUT_S = 10.0
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
-
-# librdkafka goes on trying by itself after these.
-_PASSING = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    }
-)
 
 _NO_HEADERS: Headers = []
 
@@ -368,7 +354,7 @@ def _by_place(
             found[place].append(message)
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
             ends[place] = message.offset() or 0
-        elif error.fatal() or error.code() not in _PASSING:
+        elif error.fatal() or error.code() not in PASSING:
             raise KafkaException(error)
     return found, ends
 

@@ -31,7 +31,7 @@ from streams.core.stream_source import StreamSource
 from streams.core.wire import SourceRejected
 from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.errors import BrokerError
-from streams.kafka import ends_of, make_consumer, places_of
+from streams.kafka import PASSING, ends_of, make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -49,20 +49,6 @@ _METADATA_MS = 5_000
 _TIMEOUT_S = 10.0
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
-
-# librdkafka goes on trying by itself after these.
-_PASSING = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    }
-)
 
 
 class SourceSink(Protocol):
@@ -227,7 +213,7 @@ class SourceConsumer:
                 return
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal() or error.code() not in _PASSING:
+        if error.fatal() or error.code() not in PASSING:
             raise _Trouble(f"{error.name()}: {error.str()}")
         self._note_waiting(error.str())
 
