@@ -101,10 +101,14 @@ class StageApp(faust.App):
             pump=pump,
         )
         self._register(bound)
-        self.on_partitions_revoked.connect(self._on_revoked)
         on_assigned: Any = self._on_assigned  # Faust passes the assignment by position
-        self.on_partitions_assigned.connect(on_assigned)
-        self.on_before_shutdown.connect(self._on_before_shutdown)
+        self._receivers: list[tuple[Any, Any]] = [
+            (self.on_partitions_revoked, self._on_revoked),
+            (self.on_partitions_assigned, on_assigned),
+            (self.on_before_shutdown, self._on_before_shutdown),
+        ]
+        for signal, receiver in self._receivers:
+            signal.connect(receiver)
 
     def _register(self, bound: BoundStage) -> None:
         stage = bound.declaration
@@ -149,6 +153,12 @@ class StageApp(faust.App):
 
     def _new_transport(self) -> Any:
         return StageTransport(self.conf.broker_consumer, self)
+
+    async def on_shutdown(self) -> None:
+        """Forget the receivers: signals belong to the class, and would keep the app and its clients."""
+        await super().on_shutdown()
+        for signal, receiver in self._receivers:
+            signal.disconnect(receiver)
 
     async def _on_revoked(self, *_args: Any, **_kwargs: Any) -> None:
         await self.live.halt()

@@ -14,6 +14,7 @@ from streams.edge.broker.ports import LOOPBACK
 
 __all__ = [
     "LOG4J_PROPERTIES",
+    "SAYING_WHAT_IS_DONE",
     "controller_properties",
     "jvm_options",
     "node_properties",
@@ -102,7 +103,13 @@ logger.config.level = warn
 # One line for every snapshot of every partition's producers.
 logger.producers.name = org.apache.kafka.storage.internals.log
 logger.producers.level = warn
+# Only the controller that settles a kill is asked for more.
+logger.controller.name = org.apache.kafka.controller.QuorumController
+logger.controller.level = ${sys:harn.broker.controller:-info}
 """
+
+SAYING_WHAT_IS_DONE = "-Dharn.broker.controller=debug"
+"""Option of the JVM of a controller that is to log each event whose records are committed."""
 
 
 def node_properties(

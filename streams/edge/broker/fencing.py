@@ -25,7 +25,9 @@ _TIMEOUT_S = 30.0
 _POLL_S = 0.05
 
 _ACTIVE = "Becoming the active controller"
-_FENCED = "Fencing broker"
+_DECIDED = "Fencing broker"
+_COMMITTED = "Processed maybeFenceStaleBroker"
+"""Said of each round of that task once its records are in the log, and so is what came before."""
 _NOTHING_TO_FENCE_S = 2.0
 """From a controller that is active: after its session, which is a tenth of that, comes nothing."""
 
@@ -47,7 +49,8 @@ def fence_former_life(launch: Sequence[str], files: BrokerFiles, progress: Progr
     (port,) = ports.pick_ports(files.root, 1)
     files.fencing_properties.write_text(config.controller_properties(files.data, port), "ascii")
     files.fencing_log.unlink(missing_ok=True)
-    command = [*launch, process.MAIN_CLASS, str(files.fencing_properties)]
+    (java, *options), main = launch, [process.MAIN_CLASS, str(files.fencing_properties)]
+    command = [java, config.SAYING_WHAT_IS_DONE, *options, *main]
     controller = process.spawn(command, files.console)
     try:
         _await_fence(controller, files)
@@ -60,9 +63,10 @@ def _await_fence(controller: psutil.Process, files: BrokerFiles) -> None:
     active = False
     while time.monotonic() < deadline_s and process.is_alive(controller):
         said = files.fencing_log.read_text("utf-8", "replace") if files.fencing_log.exists() else ""
-        if _FENCED in said:
+        _, decided, after = said.partition(_DECIDED)
+        if decided and _COMMITTED in after:  # stopped in between, it forgets what it decided
             return
-        if not active and _ACTIVE in said:
+        if not (active or decided) and _ACTIVE in said:
             active = True
             deadline_s = time.monotonic() + _NOTHING_TO_FENCE_S
         time.sleep(_POLL_S)
