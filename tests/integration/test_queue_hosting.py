@@ -1,0 +1,88 @@
+"""Queues with a state directory alone: the command runs relay and scheduler while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams.edge.broker import ensure_broker, stop_broker
+from streams.kafka import make_producer
+from streams.settings import Settings
+from tests.support.app_cluster import write_manifest
+from tests.support.worker_edge import body_of
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+
+CONSUMER = """
+[exports]
+handlers = "lib.py"
+
+[[triggers]]
+id = "quick"
+kind = "webhook"
+provider = "github"
+match = { events = ["issues.opened"] }
+handler = "handlers::quick"
+"""
+
+HANDLERS = """
+def quick(event):
+    return event.id
+"""
+
+
+def harn(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that knows of no cluster."""
+    named = ("KAFKA_", "HARN_", "SCHEMA_REGISTRY_")
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(named)}
+    kept = {name: os.environ[name] for name in ("HARN_CACHE_DIR",) if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-m", "streams.cli.main", *arguments],
+        env=environment | kept,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_command_hosts_what_nobody_runs(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    consumer = write_manifest(tmp_path / "consumer", CONSUMER, "")
+    (tmp_path / "consumer" / "lib.py").write_text(HANDLERS)
+    alone = Settings(state_dir=state_dir)
+    settings = alone.with_bootstrap(ensure_broker(alone).bootstrap)
+    try:
+        for command in (("topology", "apply"), ("queue", "create", "triage")):
+            done = harn(*command, "--state-dir", str(state_dir))
+            assert done.returncode == 0, done.stderr
+        producer = make_producer(settings)
+        for number in range(3):
+            producer.produce("worker.triage", body_of("quick", number), "triage")
+        assert producer.flush(30) == 0
+
+        place = ("--config", str(consumer), "--state-dir", str(state_dir))
+        queue = ("orchestrator", "queue", *place)
+        drained = answer(harn(*queue, "drain", "triage", "--json"))
+        assert {name: drained[name] for name in ("drained", "acked", "deferred")} == {
+            "drained": 3,
+            "acked": 3,
+            "deferred": 0,
+        }
+        listed = harn(*queue, "ls", "--json")
+        assert "nobody runs relay and scheduler here" in listed.stderr
+        [found] = answer(listed)["worker_queues"]
+        assert (found["ready"], found["acked"]) == (0, 3)
+    finally:
+        stop_broker(state_dir)
