@@ -155,7 +155,7 @@ class StageApp(faust.App):
         return StageTransport(self.conf.broker_consumer, self)
 
     async def on_shutdown(self) -> None:
-        """Forget the receivers: signals belong to the class, and would keep the app and its clients."""
+        """Forget the receivers: signals belong to the class, and would keep the app alive."""
         await super().on_shutdown()
         for signal, receiver in self._receivers:
             signal.disconnect(receiver)
