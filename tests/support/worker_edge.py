@@ -75,7 +75,9 @@ def consumer_of(
     return Consumer(parsed.bindings, Handlers.of(functions))
 
 
-def body_of(trigger_id: str, number: int, payload: object = None) -> bytes:
+def body_of(
+    trigger_id: str, number: int, payload: object = None, *, tenant_id: str | None = None
+) -> bytes:
     """A job's record, as it stands on its queue's topic."""
     return CODEC.encode(
         "trigger_dispatch",
@@ -85,7 +87,7 @@ def body_of(trigger_id: str, number: int, payload: object = None) -> bytes:
             "trigger_id": trigger_id,
             "binding_key": f"{trigger_id}@v9",
             "binding_version": 9,
-            "event": event(f"e{number}", payload=payload),
+            "event": event(f"e{number}", payload=payload, tenant_id=tenant_id),
         },
     )
 
