@@ -312,6 +312,7 @@ TURN_TOPICS: tuple[Topic, ...] = (
         partitions=PartitionRule.TURNS,
         key="session:<id>",
         doc="Turn envelopes; group agent-dispatch.",
+        kinds=(("agent_turn", "agent_turn"),),
     ),
     Topic(
         name="agent.turns.claims",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
+AgentTurnKind = Literal["goal_loop", "orchestrator_task", "unknown"]
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
 BindingSource = Literal["manifest", "dynamic", "unknown"]
@@ -83,6 +84,7 @@ SchedulerFairnessKey = Literal["tenant", "binding", "trigger_id", "tenant_and_bi
 SchedulerStrategy = Literal["fifo", "drr", "unknown"]
 SignatureState = Literal["unsigned", "verified", "failed"]
 StarvationMode = Literal["job", "key", "unknown"]
+TurnPriority = Literal["urgent", "high", "normal", "low"]
 
 
 class AckRequested(TypedDict):
@@ -136,6 +138,25 @@ class ActionGraphUpdate(TypedDict):
     event_id: str
     observability: ActionGraphObservability
     context: Mapping[str, str]
+
+
+class AgentTurn(TypedDict):
+    """The record AgentTurn.
+
+    A turn of a session, on its way to a worker: references, never the body. The same topic takes it
+    as a flat JSON object.
+    """
+
+    job_id: str
+    session_id: str
+    kind: AgentTurnKind
+    payload_ref: str
+    agent_name: str
+    tenant: str
+    priority: TurnPriority
+    deadline_unix_ms: int | None
+    attempt: int
+    enqueued_at_ms: int
 
 
 class ApplyAnswered(TypedDict):
