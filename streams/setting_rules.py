@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams.setting import Declaration
+from streams.settings_turns import turn_contradictions
 
 __all__ = ["contradictions", "derived_defaults"]
 
@@ -52,7 +53,7 @@ def contradictions(values: Mapping[str, Any], declarations: Mapping[str, Declara
                 f"{declarations[smaller].env} is {values[smaller]}, "
                 f"expected at most {bound} = {limit}"
             )
-    return problems + _security_contradictions(values)
+    return [*problems, *_security_contradictions(values), *turn_contradictions(values)]
 
 
 def _security_contradictions(values: Mapping[str, Any]) -> list[str]:

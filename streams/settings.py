@@ -33,6 +33,7 @@ from streams.setting import (
 )
 from streams.setting_rules import contradictions, derived_defaults
 from streams.settings_scheduler import SchedulerSettings
+from streams.settings_turns import TurnSettings
 
 __all__ = ["Lookup", "SettingRow", "Settings"]
 
@@ -45,7 +46,7 @@ _YEAR_MS = 366 * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(SchedulerSettings):
+class Settings(SchedulerSettings, TurnSettings):
     """All settings, valid as a whole.  `Settings()` is a laptop with an embedded broker.
 
     Raises ConfigError, also from `dataclasses.replace`, when values contradict each other.
@@ -116,9 +117,6 @@ class Settings(SchedulerSettings):
         integer(1, 1_024),
         "Partitions of mailboxes, tables and outputs; fixed once they hold state.",
         shown="12 (4 on the embedded broker)",
-    )
-    agent_turns_partitions: int = setting(
-        "AGENT_TURNS_PARTITIONS", 6, integer(1, 1_024), "Partitions of `agent_turns`."
     )
     replication_factor: int = setting(
         "HARN_REPLICATION_FACTOR",
@@ -360,18 +358,23 @@ class Settings(SchedulerSettings):
         """Return one row per setting in declaration order, secrets redacted."""
         return tuple(
             _DECLARATIONS[each.name].row(each.name, each.default, getattr(self, each.name))
-            for each in sorted(dataclasses.fields(self), key=_is_inherited)
+            for each in sorted(dataclasses.fields(self), key=_part_of)
         )
 
 
-def _is_inherited(field: dataclasses.Field[Any]) -> bool:
-    """Whether a field belongs to a part of the settings that is told after the others."""
-    return field.name in SchedulerSettings.__dataclass_fields__
+_PARTS = (SchedulerSettings, TurnSettings)
+
+
+def _part_of(field: dataclasses.Field[Any]) -> int:
+    """The place of the part that a field belongs to, 0 for none: parts are told last."""
+    return next(
+        (at for at, part in enumerate(_PARTS, 1) if field.name in part.__dataclass_fields__), 0
+    )
 
 
 _DECLARATIONS: dict[str, Declaration] = {
     each.name: each.metadata["declaration"]
-    for each in sorted(dataclasses.fields(Settings), key=_is_inherited)
+    for each in sorted(dataclasses.fields(Settings), key=_part_of)
 }
 
 

@@ -26,10 +26,15 @@ StateDir = Annotated[
 def settings_from(*, state_dir: Path | None = None, **options: Any) -> Settings:  # noqa: ANN401
     """Read the settings; options that were given win over the environment, None means not given.
 
-    Raises ConfigError.
+    What is set to no effect is told on standard error.  Raises ConfigError.
     """
     given = {"state_dir": state_dir, **options}
-    return Settings.from_env(**{name: value for name, value in given.items() if value is not None})
+    settings = Settings.from_env(
+        **{name: value for name, value in given.items() if value is not None}
+    )
+    for warning in settings.warnings:
+        notice(f"harn: warning: {warning}")
+    return settings
 
 
 def screen() -> Console:

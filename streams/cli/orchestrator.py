@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,6 @@ from streams.cli import orchestrator_queue
 from streams.cli.options import StateDir, settings_from
 from streams.observe import logs
 from streams.roles import parse_roles
-from streams.settings import Settings
 from streams.supervisor import LIFELINE, RESTARTS, Supervisor
 
 app = typer.Typer()
@@ -64,8 +63,7 @@ def serve(
 
     Exit codes: 0 stopped on request; 2 settings, 3 topology, 4 manifest; 5 broker.
     """
-    overrides: dict[str, Any] = {} if state_dir is None else {"state_dir": state_dir}
-    settings = Settings.from_env(**overrides)
+    settings = settings_from(state_dir=state_dir)
     logs.configure(settings.log_level, settings.log_format)
     if supervise:
         command = [sys.executable, "-m", "streams.cli.main", *_unsupervised(sys.argv[1:])]

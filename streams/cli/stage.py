@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import cluster_of
+from streams.cli.options import settings_from
 from streams.core.record import Position
 from streams.edge.stage_words import resume_partition, skip_record
 from streams.errors import ConfigError
-from streams.settings import Settings
 
 app = typer.Typer()
 
@@ -26,7 +26,7 @@ def resume(
     partition: Annotated[int, typer.Argument(help="The halted partition.", min=0)],
 ) -> None:
     """Try a halted partition's record again, after the fold was mended."""
-    settings = cluster_of(Settings.from_env())
+    settings = cluster_of(settings_from())
     position = resume_partition(settings, stage, partition)
     typer.echo(f"{stage} partition {partition} is told to go on (word at {position})")
 
@@ -53,7 +53,7 @@ def skip(
         record = Position.parse(position)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    settings = cluster_of(Settings.from_env())
+    settings = cluster_of(settings_from())
     word = skip_record(settings, record, reason, timer=timer)
     what = record if timer is None else f"the timer of {timer} at {record}"
     typer.echo(f"{what} will be passed over (word at {word})")
