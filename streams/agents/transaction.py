@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -29,7 +28,6 @@ AFTER_COMMIT = "after_commit"
 
 _METADATA_TIMEOUT_S = 10.0
 _INIT_TIMEOUT_S = 30.0
-_ABORT_TIMEOUT_S = 5.0
 _FLUSH_TIMEOUT_S = 10.0
 _QUEUE_RECORDS = 200_000
 """Records that may wait in the client; more than any batch writes, or it waits for the broker."""
@@ -95,9 +93,9 @@ class PartitionProducer:
     def commit(self, step: Step, offset_metadata: str, group_metadata: bytes) -> None:
         """Write one step as one transaction.
 
-        Raises: BrokerError; the transaction is aborted as far as that is possible, its outcome may
-                be unknown, and whoever
-                called must forget the partition's memory.
+        Raises: BrokerError; the outcome may be unknown, and whoever called must forget the
+                partition's memory and this producer.  The next owner ends what is open: by its
+                greater epoch, so that nothing still on its way to the broker counts after that.
         """
         producer = self._producer
         try:
@@ -113,8 +111,6 @@ class PartitionProducer:
             producer.commit_transaction(self._timeout_s)
             self._fault_point(AFTER_COMMIT)
         except (KafkaException, BufferError) as error:
-            with suppress(KafkaException):
-                producer.abort_transaction(_ABORT_TIMEOUT_S)
             message = f"transaction {step.position.seq} of {self._id} failed: {error}"
             raise BrokerError(message, retryable=True) from error
 
