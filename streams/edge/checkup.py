@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from streams.core import scheduler_policy
 from streams.core.ready_jobs import mailbox_key
-from streams.core.wire import Policy, QueueSummary
+from streams.core.wire import Policy, QueueSummary, SchedulerPolicy
+from streams.edge.scheduler_proposal import differences
 
 __all__ = [
     "LAG_RECORDS_MAX",
@@ -50,12 +52,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """The registry's view: `states` counts binding versions by state."""
+    """The registry's view: `states` counts binding versions by state.
+
+    `proposed` is the scheduler's policy that a member's environment proposed last, if any did.
+    """
 
     revision: int
     broadcast: int
     states: Mapping[str, int]
     policy: Policy
+    proposed: SchedulerPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +122,8 @@ class Checkup:
     """What was found at `at_ms`, ms since epoch by this machine's clock.
 
     `topics` are differences from the declarations, refusals and missing topics first, each with
-    whether it keeps roles from starting.  `policy` is what the settings here would put in force.
+    whether it keeps roles from starting.  `policy` is what the settings here would put in force,
+    and `scheduler` what a member with the settings here would propose.
     `queues` are what the scheduler last published of each queue or shard.
     `secrets` says of each webhook path what keeps it from being checked here; None is nothing.
     """
@@ -127,6 +134,7 @@ class Checkup:
     brokers: tuple[str, ...]
     topics: tuple[tuple[str, bool], ...]
     policy: Policy
+    scheduler: SchedulerPolicy | None = None
     registry: Registry | None = None
     groups: tuple[Group, ...] = ()
     dispatchers: tuple[Dispatcher, ...] = ()
@@ -139,6 +147,7 @@ def diagnose(checkup: Checkup) -> list[Finding]:
     found = [
         *_of_topics(checkup),
         *_of_registry(checkup),
+        *_of_scheduler(checkup),
         *_of_groups(checkup.groups),
         *_of_dispatchers(checkup),
         *_of_queues(checkup),
@@ -174,7 +183,7 @@ def _of_registry(checkup: Checkup) -> Iterator[Finding]:
         return
     for name, here in checkup.policy.items():
         in_force = registry.policy.get(name)
-        if in_force != here:
+        if in_force != here and name != "scheduler":  # which an apply leaves as it is
             yield Finding(
                 Level.ADVICE,
                 f"policy {name} is {in_force} in force, and {here} by the settings here",
@@ -183,6 +192,32 @@ def _of_registry(checkup: Checkup) -> Iterator[Finding]:
 
 
 _APPLY = "run `harn trigger apply`"
+
+
+def _of_scheduler(checkup: Checkup) -> Iterator[Finding]:
+    """Yield where environments say another policy of the scheduler than the one in force.
+
+    Variables that nobody has set say nothing.
+    """
+    registry, here = checkup.registry, checkup.scheduler
+    if registry is None:
+        return
+    present = scheduler_policy.in_force(registry.policy)
+    remedy = (
+        "a manifest's [orchestrator.scheduler] counts once it is applied, an environment once it "
+        "changes: set them alike, or restart a scheduler with the variables that shall hold"
+    )
+    silent = (None, scheduler_policy.DEFAULT)
+    if here is not None and here not in silent and (differing := differences(here, present)):
+        what = f"the scheduler does not go by HARN_SCHEDULER_* here: {'; '.join(differing)}"
+        yield Finding(Level.ADVICE, what, remedy)
+    proposed = registry.proposed
+    if proposed is None or proposed in (*silent, here):
+        return
+    if differing := differences(proposed, present):
+        said = "; ".join(differing)
+        what = f"the scheduler does not go by what a member's environment proposed last: {said}"
+        yield Finding(Level.ADVICE, what, remedy)
 
 
 def _of_groups(groups: Iterable[Group]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import platform
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +21,7 @@ from streams import __version__
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.table_rows import table_rows
 from streams.codec import Codec
+from streams.core.registry_policy import last_proposal
 from streams.core.wire import RowCircuit, RowDispatch
 from streams.edge.applier import policy_of
 from streams.edge.checkup import Checkup, Dispatcher, Group, Registry
@@ -29,6 +31,7 @@ from streams.edge.ingest.webhooks.secrets import SecretFiles
 from streams.edge.ingest.webhooks.targets import targets_of
 from streams.edge.queue_catalog import queue_topics, read_catalog
 from streams.edge.registry_view import RegistryView, read_registry
+from streams.edge.scheduler_proposal import policy_of_environment
 from streams.errors import BrokerError
 from streams.kafka import make_admin
 from streams.provision import plan_topics
@@ -70,6 +73,7 @@ def examine(settings: Settings) -> Checkup:
         brokers=brokers,
         topics=tuple((str(change), change.kind in _VITAL) for change in changes),
         policy=policy_of(settings),
+        scheduler=policy_of_environment(settings),
     )
     if any(change.kind is ChangeKind.CREATE for change in changes):
         return checkup  # what is missing cannot be read, and is the first thing to mend
@@ -89,18 +93,14 @@ def _filled(
     followers = list(_followers(log))
     described = memberships(admin, sorted({each.group for each in followers}))
     groups = tuple(_group(each, described[each.group], log) for each in followers)
-    return Checkup(
-        at_ms=checkup.at_ms,
-        versions=checkup.versions,
-        bootstrap=checkup.bootstrap,
-        brokers=checkup.brokers,
-        topics=checkup.topics,
-        policy=checkup.policy,
+    return replace(
+        checkup,
         registry=Registry(
             revision=view.revision,
             broadcast=view.broadcast,
             states=dict(sorted(Counter(row["state"] for row in view.rows).items())),
             policy=view.policy,
+            proposed=last_proposal(view.memory.state),
         ),
         groups=groups,
         dispatchers=tuple(_dispatchers(log, codec, TOPOLOGY.stage(_DISPATCH))),

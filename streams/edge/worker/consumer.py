@@ -19,6 +19,7 @@ from streams.core.manifest import Manifest, canonical_json
 from streams.core.wire import BindingDefinition, ConsumerGates
 from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.invoker.seams import HandlerSource
+from streams.edge.worker.unused_keys import unused_keys
 from streams.errors import ManifestError
 from streams.handler_api import Handler
 
@@ -63,6 +64,7 @@ class Consumer:
             "does not apply to jobs yet: leave them out, or declare them where the job is enqueued"
             for each in found.gates
         ]
+        problems += unused_keys(manifest)
         if problems:
             raise ManifestError(problems)
         return found

@@ -1,10 +1,12 @@
 """What of a running application needs somebody."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from streams.core import scheduler_policy
+from streams.core.wire import SchedulerPolicy
 from streams.edge.checkup import (
     LAG_RECORDS_MAX,
     OVERDUE_MS_MAX,
@@ -17,7 +19,8 @@ from streams.edge.checkup import (
     diagnose,
 )
 from streams.testing import policy
-from tests.support.queue_summaries import scheduler_policy, summary
+from tests.support import queue_summaries
+from tests.support.queue_summaries import summary
 
 NOW_MS = 1_700_000_000_000
 DISPATCHER = Dispatcher(partition=0, revision=2, statuses={}, dead_letters=0)
@@ -153,7 +156,7 @@ def test_live_dispatches_are_told_apart_by_what_they_wait_for() -> None:
 
 
 def old_backlog(**changes: Any) -> list[Finding]:
-    in_force = scheduler_policy(**{"starvation_age_ms": 60_000, **changes})
+    in_force = queue_summaries.scheduler_policy(**{"starvation_age_ms": 60_000, **changes})
     age_ms = NOW_MS - 60_000
     return found(queues=(summary(policy=in_force, oldest_ready_at_ms=age_ms, keys_total=2),))
 
@@ -176,6 +179,48 @@ def test_an_old_backlog_that_undoes_fairness_is_told_with_its_remedy() -> None:
 )
 def test_a_backlog_that_undoes_nothing_is_not_told(changes: dict[str, Any]) -> None:
     assert old_backlog(**changes) == []
+
+
+def scheduled(in_force: Any, **changes: Any) -> list[Finding]:
+    registry = Registry(
+        revision=2,
+        broadcast=2,
+        states={"active": 1},
+        policy=policy(scheduler=in_force),
+        proposed=changes.pop("proposed", None),
+    )
+    return found(registry=registry, **changes)
+
+
+def scheduler(**changes: Any) -> SchedulerPolicy:
+    return cast("SchedulerPolicy", {**scheduler_policy.DEFAULT, **changes})
+
+
+def test_variables_of_the_scheduler_that_are_not_in_force_are_named() -> None:
+    here = scheduler(strategy="drr", quantum=2)
+    [finding] = scheduled(scheduler(strategy="drr"), scheduler=here)
+    assert finding.level is Level.ADVICE
+    assert finding.what == (
+        "the scheduler does not go by HARN_SCHEDULER_* here: quantum is 1, this environment says 2"
+    )
+    assert "[orchestrator.scheduler]" in finding.remedy
+    [before_any_apply] = scheduled(None, scheduler=here)
+    assert "strategy is 'fifo', this environment says 'drr'" in before_any_apply.what
+
+
+def test_variables_that_nobody_has_set_or_that_are_in_force_say_nothing() -> None:
+    drr = scheduler(strategy="drr")
+    assert scheduled(drr) == []
+    assert scheduled(drr, scheduler=drr, proposed=drr) == []
+
+
+def test_a_members_proposal_that_a_manifest_overruled_is_named_once() -> None:
+    drr = scheduler(strategy="drr")
+    [member] = scheduled(scheduler(quantum=3), proposed=drr)
+    assert member.what.startswith(
+        "the scheduler does not go by what a member's environment proposed last: strategy"
+    )
+    assert len(scheduled(scheduler(quantum=3), proposed=drr, scheduler=drr)) == 1
 
 
 def test_a_role_that_nobody_runs_is_told_once_however_many_topics_it_reads() -> None:
