@@ -37,6 +37,17 @@ def test_every_kind_that_a_stage_writes_has_a_vector() -> None:
     assert written - seen == NOT_WRITTEN_BY_STAGES
 
 
+def test_every_kind_that_is_said_of_a_queues_claims_has_a_vector() -> None:
+    said = {kind for topic, kind in TOPOLOGY.kinds if topic == "worker.{queue}.claims"}
+    seen = {
+        output["kind"]
+        for vector in (json.loads(path.read_text()) for path in FILES)
+        for output in vector["outputs"]
+        if output["topic"] == "worker.triage.claims"
+    }
+    assert seen == said
+
+
 # What edges append to mailboxes, and what comes with a later release.
 _OPERATORS = {
     (stage.source, kind)
@@ -59,8 +70,4 @@ NOT_WRITTEN_BY_STAGES = {
     ("trigger.dispatches", "dispatch_cancel_requested"),
     ("trigger.dispatches", "dlq_discard_requested"),
     ("worker.queues", "queue_configured"),
-    ("worker.queues", "queue_summary"),
-    ("worker.deliveries", "jobs_granted"),
-    ("worker.deliveries", "nothing_ready"),
-    ("worker.deliveries", "purge_answered"),
 }
