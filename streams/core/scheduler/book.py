@@ -22,6 +22,7 @@ from streams.core.revision import last_revision, policy_in_force
 from streams.core.scheduler.job_id import place_by_id
 from streams.core.scheduler.key import Key
 from streams.core.scheduler.policy import RANKS, fairness_key
+from streams.core.scheduler.returned import Returned, is_delayed
 from streams.core.scheduler.selection import Selection
 from streams.core.state import State
 from streams.core.wire import (
@@ -29,7 +30,6 @@ from streams.core.wire import (
     RowHolder,
     RowJob,
     RowQueue,
-    RowReturned,
     RowWorker,
     SchedulerPolicy,
 )
@@ -39,6 +39,8 @@ KEY_IDLE_MS = 3_600_000
 """A fairness key without work keeps its credit and counts for an hour."""
 
 SUMMARY_EVERY_MS = 1_000
+SUMMARY_KEYS_PER_MS = 5
+"""A queue of many fairness keys publishes less often: a summary looks at each of them."""
 
 
 class Claim(NamedTuple):
@@ -69,7 +71,7 @@ class Queue:
     relayed: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[str, Claim] = field(default_factory=dict[str, Claim])
     holders: dict[str, dict[str, Claim]] = field(default_factory=dict[str, dict[str, Claim]])
-    returned: dict[str, RowReturned] = field(default_factory=dict[str, RowReturned])
+    returned: Returned = field(default_factory=Returned)
     workers: set[str] = field(default_factory=set[str])
     acked: int = 0
     purged: int = 0
@@ -88,12 +90,7 @@ class Queue:
     @property
     def delayed(self) -> int:
         """Jobs that nobody holds and nobody may claim yet."""
-        return sum(1 for row in self.returned.values() if is_delayed(row))
-
-
-def is_delayed(row: RowReturned, /) -> bool:
-    """Whether a returned job may not be claimed yet."""
-    return row["parked"] or row["not_before_ms"] is not None
+        return self.returned.delayed
 
 
 @dataclass(slots=True)
@@ -186,7 +183,8 @@ def _flush(state: State, queue: Queue) -> None:
             rows.delete(f"l:{home}:{consumer_id}")
     queue.touched.clear()
     if queue.summary_due_ms is None:
-        queue.summary_due_ms = max(state.now_ms, queue.summary_at_ms) + SUMMARY_EVERY_MS
+        after_ms = max(SUMMARY_EVERY_MS, len(selection.keys) // SUMMARY_KEYS_PER_MS)
+        queue.summary_due_ms = max(state.now_ms, queue.summary_at_ms) + after_ms
     rows.put(f"q:{home}", queue_row(queue))
 
 

@@ -147,7 +147,7 @@ def _most_room(book: Book, rooms: list[tuple[int, str]]) -> RowWorker | None:
 def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWorker) -> Claim:
     job = id_at(chosen.place)
     fence = delivery = 1
-    before = queue.returned.pop(job, None)
+    before = queue.returned.pop(job)
     if before is not None:
         fence, delivery = before["fence"] + 1, before["deliveries"] + 1
         state.rows.delete(f"n:{queue.home}:{job}")

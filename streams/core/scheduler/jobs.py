@@ -6,10 +6,11 @@ Source: SEMANTICS 5.2; DESIGN "A job", law 8, decision A4.
 from __future__ import annotations
 
 from streams.core.record import Output, Position
-from streams.core.scheduler.book import Book, Claim, Queue, is_delayed
+from streams.core.scheduler.book import Book, Claim, Queue
 from streams.core.scheduler.grants import headers_of
 from streams.core.scheduler.job_id import claim_id, job_id, place_by_id, place_of
 from streams.core.scheduler.policy import RANKS, fairness_key
+from streams.core.scheduler.returned import is_delayed
 from streams.core.state import State
 from streams.core.wire import (
     DeathReason,
@@ -149,18 +150,14 @@ def unpark(state: State, book: Book, consumer_id: str, /) -> None:
     """A worker that takes what there is has left: what it gave back is ready again."""
     for home in sorted(book.queues):
         queue = book.queues[home]
-        parked = [
-            job
-            for job, row in queue.returned.items()
-            if row["parked"] and row["consumer_id"] == consumer_id
-        ]
-        for job in sorted(parked):
+        for job in queue.returned.parked_of(consumer_id):
             make_ready(state, book, queue, job)
 
 
 def take_returned(state: State, book: Book, queue: Queue, job: str, /) -> tuple[RowJob, Claim]:
     """Take a job whose last claim has expired out of those that wait; return what it was."""
     returned = queue.returned.pop(job)
+    assert returned is not None, "only what was given back is taken"
     state.rows.delete(f"n:{queue.home}:{job}")
     row = row_of(state, queue, job)
     key = queue.selection.key(fairness_key(book.policy["fairness_key"], row))

@@ -168,7 +168,7 @@ def on_purge(state: State, book: Book, ask: PurgeRequested, /) -> list[Output]:
             continue
         for place in queue.selection.take(key, room):
             job = id_at(place)
-            if queue.returned.pop(job, None) is not None:
+            if queue.returned.pop(job) is not None:
                 state.rows.delete(f"n:{queue.home}:{job}")
             state.rows.delete(f"j:{queue.home}:{job}")
             purged: JobPurged = {

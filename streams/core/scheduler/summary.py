@@ -1,11 +1,15 @@
 """How a queue stands, for the catalog: on request, and a second after something has changed.
 
+It looks at every fairness key, some microseconds each, and names those with most work.  So a queue
+of more than five thousand keys publishes less often: it costs a hundredth of the time, or less.
+
 Source: SEMANTICS 6.7; DESIGN decision A5.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import Final
 
 from streams.core.record import Output, Record
@@ -27,12 +31,11 @@ def summary(
     """Return the queue's summary; the timer of the next one is disarmed."""
     queue.summary_at_ms, queue.summary_due_ms = state.now_ms, None
     selection = queue.selection
-    named = heapq.nsmallest(
-        KEYS_MAX, selection.keys.values(), lambda key: (-key.ready - key.in_flight, key.name)
-    )
+    keys = selection.keys.values()
+    named = heapq.nsmallest(KEYS_MAX, keys, lambda key: (-key.ready - key.in_flight, key.name))
     named.sort(key=lambda key: key.name)
     states = [_state_of(queue, key) for key in named]
-    oldest = [each for key in selection.keys.values() if (each := key.oldest()) is not None]
+    others = _others(queue, states)
     value: QueueSummary = {
         "queue": queue.queue,
         "shard": queue.shard,
@@ -46,14 +49,14 @@ def summary(
         "acked": queue.acked,
         "purged": queue.purged,
         "dead": queue.dead,
-        "oldest_ready_at_ms": enqueued_ms(min(oldest)) if oldest else None,
+        "oldest_ready_at_ms": _earliest(states if others is None else [*states, others]),
         "workers": len(queue.workers),
         "policy": selection.policy,
         "policy_revision": book.revision,
         "rounds_completed": selection.rounds,
         "starvation_promotions_total": selection.promotions,
         "keys": states,
-        "other_keys": _others(queue, states),
+        "other_keys": others,
         "keys_total": len(selection.keys),
         "relayed": [
             {"source_partition": partition, "next_offset": offset}
@@ -66,38 +69,59 @@ def summary(
 
 def _state_of(queue: Queue, key: Key) -> FairnessState:
     selection, oldest = queue.selection, key.oldest()
-    deferred = 0 if key.capped_at is None else selection.selects - key.capped_at
     return {
         "fairness_key": key.name,
         "weight": key.weight,
         "deficit": selection.credit_of(key),
         "in_flight": key.in_flight,
         "selected_total": key.selected,
-        "deferred_total": key.deferred + deferred,
+        "deferred_total": _deferred(queue, key),
         "starvation_promotions_total": key.promotions,
         "ready_jobs": key.ready,
         "oldest_ready_at_ms": None if oldest is None else enqueued_ms(oldest),
     }
 
 
+def _earliest(states: Iterable[FairnessState]) -> int | None:
+    """Return since when the oldest ready job of these keys waits, ms."""
+    ages = [each["oldest_ready_at_ms"] for each in states]
+    return min((each for each in ages if each is not None), default=None)
+
+
 def _others(queue: Queue, named: list[FairnessState]) -> FairnessState | None:
     """Sum up the keys that are not named, and those that are forgotten."""
     selection = queue.selection
-    selected, deferred, promotions = queue.forgotten
     if len(named) == len(selection.keys) and not any(queue.forgotten):
         return None
     names = {each["fairness_key"] for each in named}
-    rest = [_state_of(queue, key) for name, key in selection.keys.items() if name not in names]
-    ages = [each["oldest_ready_at_ms"] for each in rest if each["oldest_ready_at_ms"] is not None]
+    rest = [key for name, key in selection.keys.items() if name not in names]
+    selected, deferred, promotions = queue.forgotten
+    deficit = in_flight = ready = 0
+    oldest: int | None = None
+    for key in rest:
+        head = key.oldest() if key.ready else None
+        if head is not None and (oldest is None or head < oldest):
+            oldest = head
+        deficit += selection.credit_of(key)
+        in_flight += key.in_flight
+        ready += key.ready
+        selected += key.selected
+        deferred += _deferred(queue, key)
+        promotions += key.promotions
     return {
         "fairness_key": "",
         "weight": 0,
-        "deficit": sum(each["deficit"] for each in rest),
-        "in_flight": sum(each["in_flight"] for each in rest),
-        "selected_total": selected + sum(each["selected_total"] for each in rest),
-        "deferred_total": deferred + sum(each["deferred_total"] for each in rest),
-        "starvation_promotions_total": promotions
-        + sum(each["starvation_promotions_total"] for each in rest),
-        "ready_jobs": sum(each["ready_jobs"] for each in rest),
-        "oldest_ready_at_ms": min(ages, default=None),
+        "deficit": deficit,
+        "in_flight": in_flight,
+        "selected_total": selected,
+        "deferred_total": deferred,
+        "starvation_promotions_total": promotions,
+        "ready_jobs": ready,
+        "oldest_ready_at_ms": None if oldest is None else enqueued_ms(oldest),
     }
+
+
+def _deferred(queue: Queue, key: Key) -> int:
+    """Return how often a key was passed over for its cap, this time included."""
+    now = 0 if key.capped_at is None else queue.selection.selects - key.capped_at
+    return key.deferred + now
