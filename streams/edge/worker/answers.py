@@ -54,6 +54,10 @@ class AnswerListener(Protocol):
         """Whether the worker may ack a claim at this moment."""
         ...
 
+    def acked(self, jobs: Sequence[HeldJob], position: Position) -> None:
+        """The ack of jobs is in the log, there; each of them is answered next."""
+        ...
+
     def answered(self, held: HeldJob, *, acked: bool) -> None:
         """A job's response is in the log, and its ack if it was to have one."""
         ...
@@ -179,6 +183,7 @@ class Answers:
     ) -> None:
         if self._error_of(appended) is None:
             self._delayed = False
+            self._listener.acked(part, appended.result())
             for each in part:
                 self._settle(each, acked=True)
             return

@@ -45,6 +45,8 @@ class Delivered(NamedTuple):
     offset: int
     kind: str
     value: bytes
+    cause: str = ""
+    """The record that this one came of, and its number among what did."""
 
 
 class DeliverySink(Protocol):
@@ -151,14 +153,16 @@ class KafkaDeliveries:
             key: Any = message.key()
             if key == self._key:
                 value: Any = message.value()
-                mine.append(
-                    Delivered(message.offset() or 0, _kind(message.headers()), value or b"")
-                )
+                kind, cause = _said(message.headers())
+                mine.append(Delivered(message.offset() or 0, kind, value or b"", cause))
         return mine
 
 
-def _kind(headers: Any) -> str:  # noqa: ANN401 - the client says more than it does
+def _said(headers: Any) -> tuple[str, str]:  # noqa: ANN401 - the client says more than it does
+    """Return the headers `kind` and `cause`, empty where they are missing."""
+    kind = cause = ""
     for name, content in headers or ():
-        if name == "kind":
-            return content.decode(errors="replace") if isinstance(content, bytes) else str(content)
-    return ""
+        if name in ("kind", "cause"):
+            text = content.decode(errors="replace") if isinstance(content, bytes) else str(content)
+            kind, cause = (text, cause) if name == "kind" else (kind, text)
+    return kind, cause

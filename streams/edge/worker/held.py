@@ -47,6 +47,7 @@ class HeldJob:
     """Until when it is claimed, by the event loop's clock."""
     state: State = "waiting"
     started_s: float = 0.0
+    ended_s: float = 0.0
     call: Call | None = None
     lost: bool = False
     trigger_id: str | None = None

@@ -1,13 +1,17 @@
-"""How many jobs a worker asks for: what it can run, and what it is about to run.
+"""How many jobs a worker asks for: what it can run, and what its slots run until more can come.
 
-A job that waits here is one that no other worker can take, and one that was chosen early: so a
-worker asks ahead only for what it begins with within some hundredths of a second, which covers the
-way to the scheduler and back.  Slow handlers leave nothing to wait; quick ones find their next.
+A job that waits here is one that no other worker can take, and one that was chosen early: another
+tenant's, that has come since, waits behind it.  So a worker asks ahead for what its slots use up
+during one round trip to the scheduler, as measured, and for no more: slots whose jobs take
+milliseconds never stand still while there is work, and those of slow handlers leave nothing to
+wait.
 
 Invariants: at most CLAIMS_MAX claims, those that failed and wait to run out among them.
 """
 
 from __future__ import annotations
+
+from streams.edge.worker.round_trip import RoundTrip
 
 __all__ = ["CLAIMS_MAX", "PREFETCH_MAX", "Room"]
 
@@ -15,9 +19,8 @@ CLAIMS_MAX = 1_000
 """Claims of one worker: a heartbeat lists them all.  Failed jobs keep theirs until it runs out."""
 
 PREFETCH_MAX = 512
-"""Jobs that wait here, at most."""
+"""Jobs beyond those that run, at most: on their way here, waiting, or being acked."""
 
-_AHEAD_S = 0.03
 _QUICKEST_S = 0.000_1
 _WEIGHT = 0.05  # of the newest duration
 
@@ -28,6 +31,7 @@ class Room:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._mean_s: float | None = None
+        self.round_trip = RoundTrip()
 
     def ended(self, seconds: float) -> None:
         """Note how long a job ran."""
@@ -36,10 +40,11 @@ class Room:
 
     @property
     def limit(self) -> int:
-        """Return how many jobs the worker wants, running or waiting."""
+        """Return how many jobs the worker wants, until their acks are in the log."""
         if self._mean_s is None:
             return self._slots
-        ahead = int(self._slots * _AHEAD_S / max(self._mean_s, _QUICKEST_S))
+        # Rounded: half a job ahead of a single slow slot would be a whole one that waits.
+        ahead = round(self._slots * self.round_trip.seconds / max(self._mean_s, _QUICKEST_S))
         return self._slots + min(ahead, PREFETCH_MAX)
 
     def capacity(self, *, busy: int, held: int) -> int:

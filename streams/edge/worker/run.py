@@ -19,21 +19,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from streams.codec import Codec, DecodeError
 from streams.core.expression import Failed
 from streams.core.wire import InvokePurpose, ResponseOutcome, TriggerDispatch
 from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import Outcome
-from streams.edge.executors.runner import HandlerRunner
 from streams.edge.worker.consumer import Consumer, Resolved
 from streams.edge.worker.held import HeldJob
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import CancelToken, Context, Handler
 from streams.handler_emissions import Emissions
 
-__all__ = ["Answer", "JobRunner"]
+__all__ = ["Answer", "CallRunner", "JobRunner", "OnAnswer"]
 
 _NO_EMISSIONS = "a worker's handler cannot emit: its job has no transaction to send it in"
 
@@ -54,11 +53,19 @@ class Answer(NamedTuple):
 OnAnswer = Callable[[HeldJob, Answer], None]
 
 
+class CallRunner(Protocol):
+    """What runs handlers."""
+
+    def start(self, call: Call) -> None:
+        """Run a call; its outcome may come before this returns."""
+        ...
+
+
 class JobRunner:
     """Runs jobs through the executors; `on_answer` is told each one's outcome, once."""
 
     def __init__(
-        self, codec: Codec, consumer: Consumer, runner: HandlerRunner, on_answer: OnAnswer
+        self, codec: Codec, consumer: Consumer, runner: CallRunner, on_answer: OnAnswer
     ) -> None:
         self._codec = codec
         self._consumer = consumer

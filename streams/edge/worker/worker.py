@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from streams.codec import Codec, DecodeError
-from streams.core.wire import JobResponse, JobsGranted, NothingReady
+from streams.core.record import Position
+from streams.core.wire import JobsGranted, NothingReady
 from streams.edge.executors.outcome import INTERRUPTED
 from streams.edge.executors.runner import GRACE_S, HandlerRunner
 from streams.edge.executors.strays import STRAYS_MAX, Strays
@@ -36,6 +37,7 @@ from streams.edge.worker.held import HeldJob, HeldJobs
 from streams.edge.worker.observer import Unobserved, WorkerObserver
 from streams.edge.worker.plan import WorkerPlan
 from streams.edge.worker.presence import Presence
+from streams.edge.worker.response import response_of
 from streams.edge.worker.room import Room
 from streams.edge.worker.run import Answer, JobRunner
 from streams.edge.worker.seams import Seams
@@ -181,6 +183,7 @@ class Worker:
             if value is None or value["incarnation"] != self.incarnation:
                 continue
             if each.kind == "jobs_granted":
+                self._room.round_trip.granted(each.cause, self._loop.time())
                 self._grant(value)
             elif self._presence is not None:
                 said: NothingReady = value
@@ -235,23 +238,17 @@ class Worker:
         assert answers is not None, "start comes before any job"
         assert words is not None, "start comes before any job"
         self._held.answer(held)
-        seconds = self._loop.time() - held.started_s
+        held.ended_s = self._loop.time()
+        seconds = held.ended_s - held.started_s
         self._room.ended(seconds)
         self._observer.finished(held.queue, answer.outcome, seconds)
-        response: JobResponse = {
-            "queue": held.queue,
-            "job_event_id": held.job_event_id,
-            "claim_id": held.claim_id,
-            "consumer_id": self.plan.consumer_id,
-            "trigger_id": held.trigger_id,
-            "event_id": held.event_id,
-            "dispatch_id": held.dispatch_id,
-            "handled_at_ms": self._clock(),
-            "outcome": answer.outcome,
-            "result": answer.result,
-            "error": answer.error,
-            "claim_lost": not self.still_holds(held),
-        }
+        response = response_of(
+            held,
+            answer,
+            consumer_id=self.plan.consumer_id,
+            handled_at_ms=self._clock(),
+            claim_lost=not self.still_holds(held),
+        )
         hurried = self._held.waiting == 0
         acks = answer.done and not response["claim_lost"]
         answers.add(Answered(held, words.response(response), acks), hurried=hurried)
@@ -265,6 +262,10 @@ class Worker:
     def still_holds(self, held: HeldJob) -> bool:
         """Whether a claim has neither been lost nor run out by now."""
         return not held.lost and self._loop.time() < held.expires_s
+
+    def acked(self, jobs: Sequence[HeldJob], position: Position) -> None:
+        """Note where the ack of jobs stands: the next grant may come of it."""
+        self._room.round_trip.acked(jobs, position)
 
     @ends_the_role
     def answered(self, held: HeldJob, *, acked: bool) -> None:
