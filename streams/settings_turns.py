@@ -83,7 +83,7 @@ class TurnSettings:
         "AGENT_TURNS_PARTITIONS",
         6,
         integer(1, 1_024),
-        "Partitions of `agent_turns`: workers that can share turns; it only ever grows.",
+        "Partitions of `agent_turns`: as many workers can share turns; fixed once there are turns.",
     )
     claim_ttl_s: int = setting(
         "CLAIM_TTL_S",

@@ -95,6 +95,10 @@ def _edge_acls(edge: Edge) -> Iterator[Acl]:
         yield Acl(edge.name, "topic", name, (*operations, "DescribeConfigs"), prefixed)
     if edge.reads_in_group:
         yield Acl(edge.name, "group", edge.group, ("Read",))
+    if edge.transactional:
+        yield Acl(
+            edge.name, "transactional-id", edge.transactional_prefix, ("Write",), prefixed=True
+        )
     for group in edge.watched_groups:
         yield Acl(edge.name, "group", group, ("Describe",))
     if edge.foreign_groups is not None:

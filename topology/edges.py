@@ -6,7 +6,7 @@ Source: DESIGN "Roles".
 from __future__ import annotations
 
 from topology.model import Edge
-from topology.topics import QUEUE_TOPICS
+from topology.topics import QUEUE_TOPICS, TURN_RECORDS
 
 INGEST = Edge(
     name="ingest",
@@ -74,6 +74,24 @@ PROPOSER = Edge(
     doc="Part of scheduler: says once what its environment wants of it.",
 )
 
+TURN_WORKER = Edge(
+    name="turn-worker",
+    reads_in_group=("agent_turns",),
+    reads=("agent.turns.claims", "agent.sessions", "agent.jobs"),
+    writes=(*TURN_RECORDS, "fleet.workers"),
+    known_group="agent-dispatch",
+    transactional=True,
+    doc="Runs the turns of sessions; what came of a turn is committed with its place in the topic.",
+)
+
+TURN_API = Edge(
+    name="turn-api",
+    reads=("agent.sessions", "agent.jobs", "fleet.workers"),
+    writes=("agent_turns", "agent.sessions", "agent.jobs"),
+    watched_groups=(TURN_WORKER.group,),
+    doc="Creates goals and tasks, enqueues their turns, says how they stand, and how they shall.",
+)
+
 OPERATOR = Edge(
     name="operator",
     reads=(
@@ -91,6 +109,9 @@ OPERATOR = Edge(
         "worker.requests",
         "worker.deliveries",
         *QUEUE_TOPICS,
+        "agent_turns",
+        *TURN_RECORDS,
+        "fleet.workers",
     ),
     writes=(
         "triggers.registry",
@@ -112,6 +133,8 @@ EDGES: tuple[Edge, ...] = (
     CANCELLER,
     RELAY,
     WORKER,
+    TURN_WORKER,
+    TURN_API,
     PROPOSER,
     OPERATOR,
 )

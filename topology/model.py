@@ -159,12 +159,15 @@ class Edge:
     """A declared place where the world is met: reads topics, performs effects, writes outcomes.
 
     `reads_in_group` are shared among the members of the group `harn.<name>`; `reads` are read
-    whole by every member, without a group.  `writes` are written without transactions.
+    whole by every member, without a group.  `writes` are written without transactions, unless it is
+    `transactional`.
     `watched_groups` are asked for their members and offsets, and never joined.
     A family among any of them stands for all its topics; `creates` are families of which it makes
     the topics that are missing.
     `foreign_groups` begins the names of the groups in which it reads topics that are not ours; who
     may read those is their owners' business.
+    `known_group` is its group's name where users know it by one; `transactional` edges write what
+    belongs to a partition that they read in transactions, with ids that begin with the group.
     """
 
     name: str
@@ -175,11 +178,18 @@ class Edge:
     watched_groups: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
     foreign_groups: str | None = None
+    known_group: str | None = None
+    transactional: bool = False
 
     @property
     def group(self) -> str:
         """The consumer group of the edge's members."""
-        return f"{APPLICATION}.{self.name}"
+        return self.known_group or f"{APPLICATION}.{self.name}"
+
+    @property
+    def transactional_prefix(self) -> str:
+        """What the ids of its transactions begin with; the partition follows."""
+        return f"{self.group}-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -318,9 +318,14 @@ TURN_TOPICS: tuple[Topic, ...] = (
         name="agent.turns.claims",
         role=TopicRole.OUTPUT,
         partitions=PartitionRule.TURNS,
-        key="session or job id",
-        doc="Claims of turns, in the same partition number as the turn.",
+        key="job id",
+        doc="Claims and ends of turns, in the same partition number as the turn.",
         co_partitioned_with="agent_turns",
+        kinds=(
+            ("turn_claimed", "turn_claimed"),
+            ("turn_claim_released", "turn_claim_released"),
+            ("turn_finished", "turn_finished"),
+        ),
     ),
     *(
         Topic(
@@ -329,22 +334,34 @@ TURN_TOPICS: tuple[Topic, ...] = (
             partitions=PartitionRule.TURNS,
             cleanup=Cleanup.COMPACT,
             retention=RetentionRule.FOREVER,
-            key="session or job id",
+            key=key,
             doc=doc,
             co_partitioned_with="agent_turns",
+            kinds=tuple((kind, kind) for kind in kinds),
         )
-        for name, doc in (
-            ("agent.sessions", "Session records, in the same partition number as the turn."),
-            ("agent.jobs", "Job records of turns, in the same partition number as the turn."),
+        for name, key, doc, kinds in (
+            (
+                "agent.sessions",
+                "session:<id>, or desired:<id>",
+                "Sessions, and what people want of them, in the same partition number as the turn.",
+                ("agent_session", "agent_session_desired"),
+            ),
+            (
+                "agent.jobs",
+                "goal:<id>, or job:<id>",
+                "Goals and orchestrator tasks, in the same partition number as the turn.",
+                ("agent_goal", "agent_job"),
+            ),
         )
     ),
     Topic(
         name="agent.turns.dlq",
         role=TopicRole.OUTPUT,
         partitions=PartitionRule.TURNS,
-        key="none",
+        key="position of the turn",
         doc="Poison turns with their bytes and position, in the same partition number as the turn.",
         co_partitioned_with="agent_turns",
+        kinds=(("turn_dead_lettered", "turn_dead_lettered"),),
     ),
     Topic(
         name="fleet.workers",
@@ -354,8 +371,14 @@ TURN_TOPICS: tuple[Topic, ...] = (
         partitions=1,
         key="worker id",
         doc="Heartbeats of workers.",
+        kinds=(("fleet_worker", "fleet_worker"),),
     ),
 )
+
+TURN_RECORDS = tuple(
+    topic.name for topic in TURN_TOPICS if topic.co_partitioned_with == "agent_turns"
+)
+"""The topics about turns that share partition numbers with them."""
 
 AUDIT_TOPICS: tuple[Topic, ...] = (
     Topic(

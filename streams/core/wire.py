@@ -10,6 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
+AgentJobStatus = Literal[
+    "pending",
+    "running",
+    "paused",
+    "completed",
+    "failed",
+    "cancelled",
+    "orphaned",
+    "unknown",
+]
+AgentSessionStatus = Literal[
+    "queued",
+    "running",
+    "idle",
+    "paused",
+    "completed",
+    "failed",
+    "cancelled",
+    "unknown",
+]
 AgentTurnKind = Literal["goal_loop", "orchestrator_task", "unknown"]
 ApplyAnswer = Literal["unchanged", "conflict", "invalid"]
 Backoff = Literal["svix", "immediate", "linear", "exponential"]
@@ -84,7 +104,9 @@ SchedulerFairnessKey = Literal["tenant", "binding", "trigger_id", "tenant_and_bi
 SchedulerStrategy = Literal["fifo", "drr", "unknown"]
 SignatureState = Literal["unsigned", "verified", "failed"]
 StarvationMode = Literal["job", "key", "unknown"]
+TurnOutcome = Literal["completed", "failed", "skipped", "expired", "unknown"]
 TurnPriority = Literal["urgent", "high", "normal", "low"]
+TurnReleaseReason = Literal["handover", "shutdown", "interrupted", "unknown"]
 
 
 class AckRequested(TypedDict):
@@ -138,6 +160,93 @@ class ActionGraphUpdate(TypedDict):
     event_id: str
     observability: ActionGraphObservability
     context: Mapping[str, str]
+
+
+class AgentGoal(TypedDict):
+    """The record AgentGoal.
+
+    A goal as it stands. Created by the API; from then on written by the owner of its partition, and
+    by the API again where it has ended or is paused.
+    """
+
+    goal_id: str
+    session_id: str
+    job_id: str
+    tenant: str
+    status: AgentJobStatus
+    goal_spec: GoalSpec
+    owner_host: str
+    claim_unix_ms: int | None
+    dispatch_host: str
+    executed_by: str
+    fence: int
+    attempt: int
+    iteration_count: int
+    iterations: Sequence[GoalIteration]
+    result: str | None
+    error: str | None
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class AgentJob(TypedDict):
+    """The record AgentJob.
+
+    An orchestrator task as it stands. Created by the API; from then on written by the owner of its
+    partition.
+    """
+
+    job_id: str
+    session_id: str
+    tenant: str
+    agent_name: str
+    description: str
+    dependencies: Sequence[str]
+    status: AgentJobStatus
+    claimed_by: str
+    claim_unix_ms: int | None
+    dispatch_host: str
+    executed_by: str
+    fence: int
+    attempt: int
+    result: str | None
+    error: str | None
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class AgentSession(TypedDict):
+    """The record AgentSession.
+
+    A session as it stands. Created by the API; from then on written by the owner of its partition.
+    """
+
+    session_id: str
+    tenant: str
+    domain: str
+    status: AgentSessionStatus
+    background: bool
+    needs_input: bool
+    metadata_json: str
+    said: Sequence[SessionUtterance]
+    said_count: int
+    created_at_ms: int
+    updated_at_ms: int
+
+
+class AgentSessionDesired(TypedDict):
+    """The record AgentSessionDesired.
+
+    What people want of a session. Written by the API alone, under a key of its own, and read before
+    each iteration.
+    """
+
+    session_id: str
+    pause_requested: bool
+    kill_requested: bool
+    requested_by: str
+    reason: str
+    requested_at_ms: int
 
 
 class AgentTurn(TypedDict):
@@ -525,6 +634,21 @@ class FairnessState(TypedDict):
     oldest_ready_at_ms: int | None
 
 
+class FleetWorker(TypedDict):
+    """Heartbeat of a worker that runs turns: as of the last one."""
+
+    worker_id: str
+    token: str
+    host: str
+    capacity: int
+    active_sessions: Sequence[str]
+    queue_backend: str
+    partitions: Sequence[int]
+    draining: bool
+    started_at_ms: int
+    last_heartbeat_ms: int
+
+
 class GateDecision(TypedDict):
     """What a gate decided about one dispatch."""
 
@@ -536,6 +660,27 @@ class GateDecision(TypedDict):
     count: int | None
     max: int | None
     delay_ms: int | None
+
+
+class GoalIteration(TypedDict):
+    """One round of work on a goal."""
+
+    number: int
+    summary: str
+    validated: bool | None
+    exit_code: int | None
+    started_at_ms: int
+    ended_at_ms: int
+
+
+class GoalSpec(TypedDict):
+    """What a goal is, as it was asked for."""
+
+    objective: str
+    end_state: str
+    validation_cmd: str | None
+    max_iterations: int
+    constraints: Sequence[str]
 
 
 class GrantedJob(TypedDict):
@@ -1622,6 +1767,15 @@ class SchedulerPolicyProposed(TypedDict):
     proposed_by: str
 
 
+class SessionUtterance(TypedDict):
+    """Something that was said in a session."""
+
+    number: int
+    role: str
+    content: str
+    at_ms: int
+
+
 class SourceRejected(TypedDict):
     """The record SourceRejected.
 
@@ -1743,6 +1897,67 @@ class TriggerRegistered(TypedDict):
     namespace: str
     binding: BindingDefinition
     registered_by: str
+
+
+class TurnClaimReleased(TypedDict):
+    """A worker gave up a turn that it had begun: the next owner begins it again, at once."""
+
+    job_id: str
+    session_id: str
+    turn_offset: int
+    claimed_by: str
+    fence: int
+    reason: TurnReleaseReason
+    released_at_ms: int
+
+
+class TurnClaimed(TypedDict):
+    """A worker began a turn. In the partition number of the turn, as all about it."""
+
+    job_id: str
+    session_id: str
+    kind: AgentTurnKind
+    payload_ref: str
+    turn_offset: int
+    attempt: int
+    claimed_by: str
+    dispatch_host: str
+    fence: int
+    claimed_at_ms: int
+
+
+class TurnDeadLettered(TypedDict):
+    """A record of `agent_turns` that can be no turn, kept before its offset moved."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    error: str
+    job_id: str | None
+    session_id: str | None
+    key: bytes | None
+    raw: bytes | None
+    raw_size: int
+    raw_sha256: str
+    executed_by: str
+
+
+class TurnFinished(TypedDict):
+    """A turn has ended for good: it is never run again."""
+
+    job_id: str
+    session_id: str
+    kind: AgentTurnKind
+    payload_ref: str
+    turn_offset: int
+    outcome: TurnOutcome
+    record_status: AgentJobStatus | None
+    error: str | None
+    executed_by: str
+    fence: int
+    attempt: int
+    started_at_ms: int | None
+    finished_at_ms: int
 
 
 class Usage(TypedDict):

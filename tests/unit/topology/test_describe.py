@@ -134,3 +134,19 @@ def test_a_right_is_shown_as_the_command_that_grants_it() -> None:
         "User:harn-inbox --operation Write --transactional-id harn.inbox-inbox- "
         "--resource-pattern-type prefixed"
     )
+
+
+def test_a_worker_of_turns_writes_what_comes_of_them_in_transactions_of_its_group() -> None:
+    mine = {
+        (acl.resource, acl.name, acl.prefixed): set(acl.operations)
+        for acl in acls(TOPOLOGY)
+        if acl.role == "turn-worker"
+    }
+
+    assert mine["group", "agent-dispatch", False] == {"Read"}
+    assert mine["transactional-id", "agent-dispatch-", True] == {"Write"}
+    assert "Read" in mine["topic", "agent_turns", False]
+    assert "Write" not in mine["topic", "agent_turns", False]
+    for topic in ("agent.turns.claims", "agent.sessions", "agent.jobs"):
+        assert mine["topic", topic, False] >= {"Read", "Write"}
+    assert "Write" in mine["topic", "agent.turns.dlq", False]
