@@ -14,7 +14,7 @@ WORKDIR /source
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 # Of the lock, what running needs: developers' tools stay out, versions and hashes stay the same.
 RUN pip install --no-cache-dir "uv==0.13.*" \
- && uv pip compile --quiet --no-header --no-annotate --generate-hashes \
+ && uv pip compile --quiet --no-header --no-annotate --generate-hashes --extra postgres \
       --constraint requirements.lock pyproject.toml --output-file /runtime.lock \
  && uv venv --quiet /opt/harn \
  && uv pip install --quiet --no-cache --python /opt/harn --require-hashes --requirement /runtime.lock

@@ -86,7 +86,7 @@ vectors: setup ## Write the golden logs' outputs anew: look at the difference, i
 
 lock: setup ## Write both lock files anew: requirements.lock (needs uv) and the broker's jars.
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
-	  --upgrade --group dev pyproject.toml --output-file requirements.lock
+	  --upgrade --group dev --extra postgres pyproject.toml --output-file requirements.lock
 	$(BIN)/python tools/lock_kafka.py
 
 clean: ## Remove what was built (not .harn, which holds your data).

@@ -5,6 +5,8 @@
     ├── TopologyError           exit 3   author: declarations do not fit together or the cluster
     ├── ManifestError           exit 4   author: a manifest is wrong (all problems are listed)
     ├── BrokerError             exit 5   outage or refusal of Kafka; `retryable` says which
+    ├── TaskQueueUnavailable    exit 5   the database that carries agent turns: the same
+    │   └── TaskQueueFull       exit 5   it holds as many turns as it may
     ├── StageHalted             exit 6   a fold raised: the partition waits for a fix or a skip
     ├── InvokerStuck            exit 7   handlers that do not end: the process must start anew
     ├── ReplayDivergence        exit 1   auditor: the log does not say what was recorded
@@ -28,6 +30,8 @@ __all__ = [
     "ManifestError",
     "ReplayDivergence",
     "StageHalted",
+    "TaskQueueFull",
+    "TaskQueueUnavailable",
     "TopologyError",
 ]
 
@@ -94,6 +98,27 @@ class BrokerError(HarnError):
     def __init__(self, message: str, *, retryable: bool, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
         self.retryable = retryable
+
+
+class TaskQueueUnavailable(HarnError):  # noqa: N818 - the seed's name
+    """The database that carries agent turns is out of reach, unusable or refuses.
+
+    `endpoint` says where it is, without a password.  `retryable` is true for an outage (the same
+    call may succeed later), false where somebody must act first.
+    """
+
+    exit_code = 5
+
+    def __init__(
+        self, endpoint: str, reason: str, *, retryable: bool, remedy: str | None = None
+    ) -> None:
+        super().__init__(f"the task queue {endpoint} is unavailable: {reason}", remedy=remedy)
+        self.endpoint = endpoint
+        self.retryable = retryable
+
+
+class TaskQueueFull(TaskQueueUnavailable):
+    """The queue holds as many turns as it may: the turn was not taken."""
 
 
 class StageHalted(HarnError):  # noqa: N818 - a state of a partition, which others go on without

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.broker import Kafka, PrivateBroker, shared_kafka
 from tests.support.leftovers import nothing_left_in
+from tests.support.postgres import Postgres, running_postgres
 
 # A busy machine must not fail a property: what is measured is the benchmark's business.
 settings.register_profile(
@@ -64,6 +65,13 @@ _COLLECTOR = gc.get_threshold()
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """The session's broker.  It must start: a test that needs Kafka fails without one."""
     with shared_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """The session's PostgreSQL."""
+    with running_postgres(tmp_path_factory.mktemp("postgres")) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 # What tests start; a pager that somebody opened on a log is none of our business.
-_PROGRAMS = ("java", "python", "sh")
+_PROGRAMS = ("java", "postgres", "python", "sh")
 _END_S = 2.0
 
 

@@ -1,0 +1,247 @@
+"""Records of goals and tasks in a table; see `TurnStore`.
+
+What decides over a claim is read and written in one transaction that holds the row, by the database's
+clock: of several who claim at once the first one to come has it.
+
+Source: SEMANTICS 8.5 and 8.6.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from streams.edge.turns.database import Database, Row, Transaction, Value
+from streams.edge.turns.sql_words import checked_id, checked_page, cut, json_text, text_of
+from streams.edge.turns.turn_store import (
+    CLAIM_TTL_MS,
+    Claim,
+    ClaimAnswer,
+    Claimant,
+    Status,
+    TurnRecord,
+)
+
+__all__ = ["SqlRecords"]
+
+_TABLE = (
+    """CREATE TABLE agent_turn_records (
+        record_id TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        status TEXT NOT NULL,
+        iterations INTEGER NOT NULL,
+        fence INTEGER NOT NULL,
+        claimed_by TEXT NOT NULL,
+        claimed_at BIGINT,
+        renewed_at BIGINT,
+        dispatch_host TEXT NOT NULL,
+        executed_by TEXT NOT NULL,
+        result TEXT,
+        error TEXT,
+        created_at BIGINT NOT NULL,
+        updated_at BIGINT NOT NULL
+    )""",
+    "CREATE INDEX agent_turn_records_changed ON agent_turn_records (updated_at, record_id)",
+    """CREATE INDEX agent_turn_records_sessions
+        ON agent_turn_records (session_id, updated_at, record_id)""",
+)
+_COLUMNS = """record_id, kind, session_id, spec, status, iterations, fence, claimed_by, claimed_at,
+    renewed_at, dispatch_host, executed_by, result, error, created_at, updated_at"""
+_READ = f"SELECT {_COLUMNS} FROM agent_turn_records WHERE record_id = ? "  # noqa: S608 - constants
+_LIST = f"SELECT {_COLUMNS} FROM agent_turn_records"  # noqa: S608 - constants
+_CREATE = """INSERT INTO agent_turn_records (record_id, kind, session_id, spec, status, iterations,
+    fence, claimed_by, dispatch_host, executed_by, result, error, created_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, 0, 0, '', '', '', ?, ?, {now}, {now})
+    ON CONFLICT (record_id) DO NOTHING"""
+_CLAIM = """UPDATE agent_turn_records SET status = 'running', fence = fence + 1, claimed_by = ?,
+    dispatch_host = ?, claimed_at = {now}, renewed_at = {now}, updated_at = {now}
+    WHERE record_id = ?"""
+_EXPIRE = """UPDATE agent_turn_records SET status = 'failed', error = ?, updated_at = {now}
+    WHERE record_id = ?"""
+_HELD = "WHERE record_id = ? AND fence = ? AND status = 'running'"
+_RENEW = (
+    """UPDATE agent_turn_records SET renewed_at = {now}, updated_at = {now},
+    iterations = COALESCE(?, iterations) """
+    + _HELD
+)
+_RELEASE = (
+    """UPDATE agent_turn_records SET status = 'pending', claimed_by = '', claimed_at = NULL,
+    renewed_at = NULL, updated_at = {now} """
+    + _HELD
+)
+_FINISH = (
+    """UPDATE agent_turn_records SET status = ?, result = ?, error = ?, updated_at = {now},
+    executed_by = claimed_by """
+    + _HELD
+)
+_MOVE = """UPDATE agent_turn_records SET status = ?, error = COALESCE(?, error),
+    updated_at = {now} WHERE record_id = ? AND status IN """
+
+_TERMINAL = {Status.COMPLETED, Status.FAILED, Status.CANCELLED, Status.PAUSED}
+
+
+class SqlRecords:
+    """The part of a store that knows goals and tasks.
+
+    Args: claim_ttl_ms: how long after its holder was last heard of a claim can be taken over.
+    """
+
+    def __init__(self, database: Database, *, claim_ttl_ms: int = CLAIM_TTL_MS) -> None:
+        self._database = database
+        self._claim_ttl_ms = claim_ttl_ms
+        database.make("agent_turn_records", _TABLE)
+        database.run(lambda transaction: transaction.execute(_READ, ("",)))
+
+    def create(self, record: TurnRecord, /) -> bool:
+        """Write a new record; see `TurnStore.create`."""
+        values = (
+            checked_id("record_id", record.record_id),
+            record.kind,
+            checked_id("session_id", record.session_id),
+            json_text("spec", record.spec),
+            record.status.value,
+            cut(record.result),
+            cut(record.error),
+        )
+        return self._changed(_CREATE, values)
+
+    def read(self, record_id: str, /) -> TurnRecord | None:
+        """Return a record; see `TurnStore.read`."""
+        key = checked_id("record_id", record_id)
+        rows = self._database.run(lambda transaction: transaction.execute(_READ, (key,)))
+        return _record(rows[0]) if rows else None
+
+    def claim(
+        self, record_id: str, by: Claimant, /, *, deadline_unix: float | None = None
+    ) -> ClaimAnswer:
+        """Take a record if it may be taken; see `TurnStore.claim`."""
+        key = checked_id("record_id", record_id)
+
+        def work(transaction: Transaction) -> ClaimAnswer:
+            sql = _READ + "{for_update}"
+            rows = transaction.execute(sql, (key,))
+            if not rows:
+                return ClaimAnswer(claim=Claim.UNKNOWN)
+            found = _record(rows[0])
+            ((now_ms,),) = transaction.execute("SELECT {now}")
+            answer = self._answer(found, now_ms, deadline_unix)
+            if answer.claim is Claim.EXPIRED:
+                transaction.change(_EXPIRE, (_expired(deadline_unix, now_ms), key))
+            elif answer.claim is Claim.CLAIMED:
+                transaction.change(_CLAIM, (text_of(by.token), text_of(by.host), key))
+            else:
+                return answer
+            return ClaimAnswer(
+                claim=answer.claim, record=_record(transaction.execute(_READ, (key,))[0])
+            )
+
+        return self._database.run(work)
+
+    def _answer(self, found: TurnRecord, now_ms: int, deadline_unix: float | None) -> ClaimAnswer:
+        """Decide over a claim; a turn that runs is neither taken nor expired under its holder."""
+        if found.status in _TERMINAL:
+            return ClaimAnswer(claim=Claim.TERMINAL, record=found)
+        if found.status is Status.RUNNING and found.renewed_at_ms is not None:
+            age_ms = now_ms - found.renewed_at_ms
+            if age_ms < self._claim_ttl_ms:
+                left_ms = self._claim_ttl_ms - age_ms
+                return ClaimAnswer(claim=Claim.LIVE, record=found, retry_after_ms=left_ms)
+        if deadline_unix and now_ms > deadline_unix * 1_000:
+            return ClaimAnswer(claim=Claim.EXPIRED, record=found)
+        return ClaimAnswer(claim=Claim.CLAIMED, record=found)
+
+    def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
+        """Say that the holder lives; see `TurnStore.renew`."""
+        return self._changed(_RENEW, (iterations, checked_id("record_id", record_id), fence))
+
+    def release(self, record_id: str, fence: int, /) -> bool:
+        """Give a claim back; see `TurnStore.release`."""
+        return self._changed(_RELEASE, (checked_id("record_id", record_id), fence))
+
+    def finish(
+        self,
+        record_id: str,
+        fence: int,
+        status: Status,
+        /,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+    ) -> bool:
+        """Write the end of a claimed record; see `TurnStore.finish`."""
+        if status not in _TERMINAL:
+            raise ValueError(f"status is {status.value}, expected an end: {_names(_TERMINAL)}")
+        key = checked_id("record_id", record_id)
+        return self._changed(_FINISH, (status.value, cut(result), cut(error), key, fence))
+
+    def move(
+        self,
+        record_id: str,
+        /,
+        *,
+        from_: Collection[Status],
+        to: Status,
+        error: str | None = None,
+    ) -> bool:
+        """Change the status of a record that nobody runs; see `TurnStore.move`."""
+        if not from_ or Status.RUNNING in {*from_, to}:
+            raise ValueError("a record that runs is its holder's: use claim, release and finish")
+        names = sorted(each.value for each in from_)
+        sql = _MOVE + f"({', '.join('?' * len(names))})"
+        key = checked_id("record_id", record_id)
+        return self._changed(sql, (to.value, cut(error), key, *names))
+
+    def records(
+        self,
+        *,
+        session_id: str | None = None,
+        status: Status | None = None,
+        limit: int = 200,
+        offset: int = 0,
+    ) -> list[TurnRecord]:
+        """Return records, the last changed first; see `TurnStore.records`."""
+        wanted = {"session_id": session_id, "status": status and status.value}
+        given = {column: value for column, value in wanted.items() if value is not None}
+        where = " AND ".join(f"{column} = ?" for column in given)
+        sql = f"{_LIST} {'WHERE ' + where if given else ''} {_NEWEST}"
+        page = (*given.values(), *checked_page(limit, offset))
+        rows = self._database.run(lambda transaction: transaction.execute(sql, page))
+        return [_record(row) for row in rows]
+
+    def _changed(self, sql: str, values: tuple[Value, ...]) -> bool:
+        return self._database.run(lambda transaction: transaction.change(sql, values)) == 1
+
+
+_NEWEST = "ORDER BY updated_at DESC, record_id DESC LIMIT ? OFFSET ?"
+
+
+def _record(row: Row) -> TurnRecord:
+    return TurnRecord(
+        record_id=row[0],
+        kind=row[1],
+        session_id=row[2],
+        spec=json.loads(row[3]),
+        status=Status(row[4]),
+        iterations=row[5],
+        fence=row[6],
+        claimed_by=row[7],
+        claimed_at_ms=row[8],
+        renewed_at_ms=row[9],
+        dispatch_host=row[10],
+        executed_by=row[11],
+        result=row[12],
+        error=row[13],
+        created_at_ms=row[14],
+        updated_at_ms=row[15],
+    )
+
+
+def _expired(deadline_unix: float | None, now_ms: int) -> str:
+    late_s = now_ms / 1_000 - (deadline_unix or 0.0)
+    return f"expired: its deadline had passed {late_s:.1f} s before it could be run"
+
+
+def _names(statuses: Collection[Status]) -> str:
+    return ", ".join(sorted(each.value for each in statuses))

@@ -1,0 +1,72 @@
+"""A database's queue, guard and store together: all that agent turns need of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from streams.edge.turns.database import Database
+from streams.edge.turns.file_guard import FileGuard
+from streams.edge.turns.session_guard import SessionGuard
+from streams.edge.turns.sql_queue import SqlTaskQueue
+from streams.edge.turns.sql_records import SqlRecords
+from streams.edge.turns.sql_sessions import SqlSessions, SqlWorkers
+from streams.edge.turns.sqlite_file import SqliteFile
+from streams.edge.turns.turn_store import CLAIM_TTL_MS
+
+__all__ = ["QUEUE_FILE", "SqlTurnStore", "SqlTurns", "open_sqlite_turns", "opened_turns"]
+
+QUEUE_FILE = "agent_dispatch_queue.db"
+_LOCKS = "agent_dispatch_locks"
+
+
+class SqlTurnStore(SqlRecords, SqlSessions, SqlWorkers):
+    """A `TurnStore` in one database."""
+
+    def __init__(self, database: Database, *, claim_ttl_ms: int = CLAIM_TTL_MS) -> None:
+        SqlRecords.__init__(self, database, claim_ttl_ms=claim_ttl_ms)
+        SqlSessions.__init__(self, database)
+        SqlWorkers.__init__(self, database)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlTurns:
+    """What a process that enqueues or runs turns has open."""
+
+    queue: SqlTaskQueue
+    guard: SessionGuard
+    store: SqlTurnStore
+    database: Database
+
+    def close(self) -> None:
+        """End waits and connections."""
+        self.guard.close()
+        self.database.close()
+
+
+def open_sqlite_turns(
+    state_dir: Path, *, consumer: str, claim_ttl_ms: int = CLAIM_TTL_MS
+) -> SqlTurns:
+    """Open, and make if need be, the file of this host in `state_dir`.
+
+    Args:   consumer: who takes turns, as told in `claimed_by`.
+    Raises: TaskQueueUnavailable.
+    """
+    database = SqliteFile(state_dir / QUEUE_FILE)
+    return opened_turns(database, FileGuard(state_dir / _LOCKS), consumer, claim_ttl_ms)
+
+
+def opened_turns(
+    database: Database, guard: SessionGuard, consumer: str, claim_ttl_ms: int
+) -> SqlTurns:
+    """Return all that turns need of a database, whose connection ends when it cannot be had."""
+    try:
+        return SqlTurns(
+            queue=SqlTaskQueue(database, consumer=consumer),
+            guard=guard,
+            store=SqlTurnStore(database, claim_ttl_ms=claim_ttl_ms),
+            database=database,
+        )
+    except BaseException:
+        database.close()
+        raise

@@ -1,0 +1,162 @@
+"""The small interface between agent turns and what carries them, and which carrier is used.
+
+Whoever takes an item holds its claim until it acks, releases or buries it, or does none of these for
+`VISIBILITY_MS`: then it is there for others.  So an item is delivered at least once.  Items of one
+session come one after another, in the order in which they were put: the next one is there when the
+one before it has been acked or buried.
+
+Source: seed queue-driven-agent-dispatch, "The model", "Delivery and idempotency guarantees";
+SEMANTICS 8.4, 10.1 A1, A2 and A32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NewType, Protocol, runtime_checkable
+
+from streams.errors import ConfigError
+from streams.observe import logs
+
+__all__ = [
+    "DEPTH_MAX",
+    "ITEM_BYTES_MAX",
+    "VISIBILITY_MS",
+    "Backend",
+    "ClaimedQueue",
+    "DeadLetter",
+    "DeliveryId",
+    "Item",
+    "TaskQueue",
+    "choose_backend",
+]
+
+VISIBILITY_MS = 600_000
+"""A claim that is neither acked nor renewed for longer is presumed dead."""
+
+DEPTH_MAX = 100_000
+"""Items that a queue holds, claimed ones included; more are refused."""
+
+ITEM_BYTES_MAX = 3 * 65_536
+"""Of an item as ASCII: the longest envelope, all of it escaped."""
+
+_LOG = logs.logger(__name__)
+
+Item = Mapping[str, Any]
+"""A JSON object, such as the fields of an `AgentTurnEnvelope`."""
+
+DeliveryId = NewType("DeliveryId", str)
+"""One delivery of an item: another delivery of the same item has another id."""
+
+
+class DeadLetter(NamedTuple):
+    """An item that cannot be processed, kept for people."""
+
+    text: str
+    """The item as it was queued."""
+    error: str
+    deliveries: int
+    buried_at_ms: int
+
+
+@runtime_checkable
+class TaskQueue(Protocol):
+    """What carries turns.  Every method raises TaskQueueUnavailable when it cannot be reached."""
+
+    backend: str
+    """`kafka`, `postgres` or `sqlite`: the label of the metrics."""
+
+    def put(self, item: Item, /) -> None:
+        """Append an item; on return it is durable.
+
+        Raises: ValueError, when it is no JSON object or is too large.  TaskQueueFull.
+        """
+        ...
+
+    def get(self) -> tuple[DeliveryId, Item] | None:
+        """Claim the oldest item whose session has none under way; None when there is none."""
+        ...
+
+    def ack(self, delivery: DeliveryId, /) -> bool:
+        """Remove an item for good; false when the claim had been lost to somebody else.
+
+        To be called after what came of the item is durable.
+        """
+        ...
+
+    def get_queue_size(self) -> int:
+        """Count the items that have not been acked, claimed ones included."""
+        ...
+
+
+@runtime_checkable
+class ClaimedQueue(TaskQueue, Protocol):
+    """A queue whose claims can be prolonged and given back; Kafka has its group for this."""
+
+    def renew(self, delivery: DeliveryId, /) -> bool:
+        """Start the time of a claim anew; false when it has been lost to somebody else."""
+        ...
+
+    def release(self, delivery: DeliveryId, /, *, delay_ms: int = 0) -> bool:
+        """Give an item back, to be delivered in `delay_ms` at the earliest; false when it was lost.
+
+        What a worker does that finds the record of a turn claimed by another one: the turn is
+        neither done nor to be run here, and must not be acked.
+        """
+        ...
+
+    def bury(self, delivery: DeliveryId, error: str, /) -> bool:
+        """Move an item that can never be processed to the dead letters; false when it was lost."""
+        ...
+
+    def dead_letters(self, limit: int = 100, /) -> list[DeadLetter]:
+        """Return the newest dead letters, newest first."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class Backend(NamedTuple):
+    """Which carrier was chosen, and by which variable; None when by neither."""
+
+    name: str
+    chosen_by: str | None
+
+
+_BACKENDS = ("kafka", "postgres", "sqlite")
+
+
+def choose_backend(task_queue_backend: str | None, queue_backend: str | None) -> Backend:
+    """Return the carrier that the two variables choose; Kafka when they choose none.
+
+    Never another one in its place: who cannot reach what was chosen gets TaskQueueUnavailable.
+
+    Args:   task_queue_backend: of `TASK_QUEUE_BACKEND`.  queue_backend: of the deprecated
+            `QUEUE_BACKEND`, heeded when the other one is unset or `auto`.
+    Raises: ConfigError that names variable, value and what was expected.
+    """
+    problems: list[str] = []
+    named = _named("TASK_QUEUE_BACKEND", task_queue_backend, problems)
+    former = _named("QUEUE_BACKEND", queue_backend, problems)
+    if problems:
+        raise ConfigError(problems)
+    if former is not None:
+        _LOG.warning(
+            "queue_backend_deprecated",
+            extra={"value": former, "heeded": named is None, "instead": "TASK_QUEUE_BACKEND"},
+        )
+    if named is not None:
+        return Backend(named, "TASK_QUEUE_BACKEND")
+    if former is not None:
+        return Backend(former, "QUEUE_BACKEND")
+    return Backend("kafka", None)
+
+
+def _named(variable: str, value: str | None, problems: list[str]) -> str | None:
+    text = (value or "").strip().lower()
+    if text in {"", "auto"}:
+        return None
+    if text not in _BACKENDS:
+        problems.append(f"{variable} is {value!r}, expected one of auto, {', '.join(_BACKENDS)}")
+    return text
