@@ -48,20 +48,20 @@ class Postgres:
         self._programs = programs
         # Who ends what a killed run has left behind finds it by this.
         self._environment = {**os.environ, "HARN_TEST_FOLDER": str(folder)}
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
 
-    def address(self, database: str = "postgres") -> str:
+    def address(self) -> str:
         quoted = _PASSWORD.replace("/", "%2F").replace(":", "%3A")
-        return f"postgresql://harn:{quoted}@{LOOPBACK}:{self.port}/{database}"
+        return f"postgresql://harn:{quoted}@{LOOPBACK}:{self.port}/postgres"
 
     @contextmanager
-    def database(self, name: str) -> Iterator[str]:
-        """Provide the address of an empty database."""
+    def database(self) -> Iterator[str]:
+        """Provide the address of the database, emptied."""
         with psycopg.connect(self.address(), autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
-            connection.execute(f"CREATE DATABASE {name} STRATEGY FILE_COPY".encode())
-            yield self.address(name)
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+            connection.execute("SET client_min_messages = 'warning'")
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        yield self.address()
 
     def start(self) -> None:
         """Start it, and return once it takes connections."""
@@ -76,7 +76,7 @@ class Postgres:
             "",
         ]
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 [*command, *options],
                 stdout=output,
                 stderr=output,
@@ -89,7 +89,7 @@ class Postgres:
                 psycopg.connect(self.address(), connect_timeout=5).close()
                 return
             except psycopg.OperationalError as error:
-                ended = self._process.poll() is not None
+                ended = process.poll() is not None
                 if ended or time.monotonic() > deadline_s:
                     told = log.read_text(encoding="utf-8")
                     raise AssertionError(f"PostgreSQL does not start: {error}\n{told}") from None

@@ -54,7 +54,7 @@ def sqlite_place(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def postgres_place(postgres: Postgres) -> Iterator[Place]:
-    with postgres.database("turns") as address:
+    with postgres.database() as address:
         place = Place(lambda consumer: open_postgres_turns(address, consumer=consumer))
         with place.opened:
             yield place

@@ -11,6 +11,8 @@ from streams.errors import (
     ManifestError,
     ReplayDivergence,
     StageHalted,
+    TaskQueueFull,
+    TaskQueueUnavailable,
     TopologyError,
 )
 
@@ -24,6 +26,8 @@ def test_the_exit_codes_are_those_of_the_documentation() -> None:
             ManifestError,
             ReplayDivergence,
             StageHalted,
+            TaskQueueFull,
+            TaskQueueUnavailable,
             TopologyError,
         )
     }
@@ -35,6 +39,8 @@ def test_the_exit_codes_are_those_of_the_documentation() -> None:
         "ManifestError": 4,
         "BrokerError": 5,
         "StageHalted": 6,
+        "TaskQueueFull": 5,
+        "TaskQueueUnavailable": 5,
     }
 
 

@@ -25,7 +25,12 @@ def locked() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "text", PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"]
+    "text",
+    [
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["postgres"],
+        *PROJECT["dependency-groups"]["dev"],
+    ],
 )
 def test_the_lock_holds_every_requirement_within_its_range(text: str) -> None:
     wanted = Requirement(text)

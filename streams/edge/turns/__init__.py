@@ -1,1 +1,1 @@
-"""Agent turns on a database: where Kafka is not wanted, SQLite for one host, PostgreSQL for many."""
+"""Agent turns without Kafka: SQLite for one host, PostgreSQL for many."""

@@ -1,7 +1,7 @@
 """The guard of one host: a locked file for each session that is held.
 
-The kernel frees the lock of a process that ends, however it ends.  The holder removes the file before
-it lets go, so that files do not pile up; who has locked a file that is gone starts over.
+The kernel frees the lock of a process that ends, however it ends.  The holder removes the file
+before it lets go, so that files do not pile up; who has locked a file that is gone starts over.
 """
 
 from __future__ import annotations

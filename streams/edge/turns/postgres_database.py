@@ -1,7 +1,7 @@
 """PostgreSQL as a database of agent turns: for any number of hosts.
 
-Reconnects by itself.  What was lost with a connection before its commit was sent is done once more;
-when the connection breaks while a commit is under way, the error says that it may have taken effect.
+Reconnects by itself.  What was lost with a connection before its commit was sent is done once
+more; when the connection breaks during a commit, the error says that it may have taken effect.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ __all__ = ["Connection", "PostgresLink"]
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# What the address may say otherwise.  A server or a path to it that is gone is noticed within half a
-# minute, by either side: a lock that nobody holds any more must not last for hours.
+# What the address may say otherwise.  A server or a path to it that is gone is noticed within half
+# a minute, by either side: a lock that nobody holds any more must not last for hours.
 _DEFAULTS: Mapping[str, str] = {
     "connect_timeout": "5",
     "keepalives": "1",
@@ -115,7 +115,7 @@ _NO_ADDRESS = (
 def _meaning(error: psycopg.Error) -> tuple[bool, str | None]:
     """Return whether the same may succeed later, and what to do."""
     match error:
-        case errors.InsufficientPrivilege():
+        case errors.InsufficientPrivilege() | errors.InvalidSchemaName():
             return False, "grant the user what docs/turns.md lists, or make the tables for it"
         case errors.UndefinedColumn() | errors.UndefinedTable() | errors.DatatypeMismatch():
             return False, "the tables are another program's: name another database in STATE_DB_URI"
@@ -130,8 +130,12 @@ def _meaning(error: psycopg.Error) -> tuple[bool, str | None]:
 
 
 def _endpoint(given: Mapping[str, str]) -> str:
-    hosts = given.get("host") or given.get("hostaddr") or "localhost"
-    ports = given.get("port")
+    hosts = (given.get("host") or given.get("hostaddr") or "localhost").split(",")
+    ports = (given.get("port") or "").split(",")
+    if len(ports) < len(hosts):
+        ports = ports[:1] * len(hosts)
+    places = ",".join(
+        f"{host}:{port}" if port else host for host, port in zip(hosts, ports, strict=False)
+    )
     user = f"{given['user']}@" if "user" in given else ""
-    port = f":{ports}" if ports else ""
-    return f"postgresql://{user}{hosts}{port}/{given.get('dbname', given.get('user', ''))}"
+    return f"postgresql://{user}{places}/{given.get('dbname', given.get('user', ''))}"

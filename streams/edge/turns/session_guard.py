@@ -1,8 +1,8 @@
 """One turn of a session at a time, whoever else has been handed the same one.
 
-A carrier delivers at least once, so two workers may hold turns of one session: the guard lets one of
-them pass and has the other one wait.  It is held from the deadline check to the write-back.  Who waits
-looks again often, instead of blocking where nothing could end it.
+A carrier delivers at least once, so two workers may hold turns of one session: the guard lets one
+of them pass and has the other one wait.  It is held from the deadline check to the write-back.  Who
+waits looks again often, instead of blocking where nothing could end it.
 
 Source: seed queue-driven-agent-dispatch, "Per-session mutual exclusion"; SEMANTICS 8.7.
 """

@@ -1,9 +1,9 @@
 """Turns in a table of a database.
 
 Of each session only the oldest item, its head, can be claimed; the next one becomes the head when
-it is gone.  Whatever changes a session's items names the session first (`Transaction.alone`), so that
-ids follow the order of commits within a session, and one head stands for each.  An item's number of
-deliveries is the fence of its claim: an ack of an earlier delivery does nothing.
+it is gone.  Whatever changes a session's items names the session first (`Transaction.alone`), so
+that ids follow the order of commits within a session, and one head stands for each.  An item's
+number of deliveries is the fence of its claim: an ack of an earlier delivery does nothing.
 
 Source: SEMANTICS 8.4; seed queue-driven-agent-dispatch, "Delivery and idempotency guarantees".
 """

@@ -1,7 +1,7 @@
 """Records of goals and tasks in a table; see `TurnStore`.
 
-What decides over a claim is read and written in one transaction that holds the row, by the database's
-clock: of several who claim at once the first one to come has it.
+What decides over a claim is read and written in one transaction that holds the row, by the
+database's clock: of several who claim at once the first one to come has it.
 
 Source: SEMANTICS 8.5 and 8.6.
 """
@@ -49,8 +49,8 @@ _TABLE = (
 )
 _COLUMNS = """record_id, kind, session_id, spec, status, iterations, fence, claimed_by, claimed_at,
     renewed_at, dispatch_host, executed_by, result, error, created_at, updated_at"""
-_READ = f"SELECT {_COLUMNS} FROM agent_turn_records WHERE record_id = ? "  # noqa: S608 - constants
-_LIST = f"SELECT {_COLUMNS} FROM agent_turn_records"  # noqa: S608 - constants
+_READ = f"SELECT {_COLUMNS} FROM agent_turn_records WHERE record_id = ? "
+_LIST = f"SELECT {_COLUMNS} FROM agent_turn_records"
 _CREATE = """INSERT INTO agent_turn_records (record_id, kind, session_id, spec, status, iterations,
     fence, claimed_by, dispatch_host, executed_by, result, error, created_at, updated_at)
     VALUES (?, ?, ?, ?, ?, 0, 0, '', '', '', ?, ?, {now}, {now})

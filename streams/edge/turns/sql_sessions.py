@@ -54,8 +54,8 @@ _WORKERS = (
 )
 _COLUMNS = """session_id, domain, status, background, needs_input, metadata_json, pause_requested,
     kill_requested, created_at, updated_at"""
-_READ = f"SELECT {_COLUMNS} FROM agent_sessions WHERE session_id = ?"  # noqa: S608 - constants
-_LIST = f"SELECT {_COLUMNS} FROM agent_sessions"  # noqa: S608 - constants
+_READ = f"SELECT {_COLUMNS} FROM agent_sessions WHERE session_id = ?"
+_LIST = f"SELECT {_COLUMNS} FROM agent_sessions"
 _NEWEST = "ORDER BY updated_at DESC, session_id DESC LIMIT ? OFFSET ?"
 _CREATE = """INSERT INTO agent_sessions (session_id, domain, status, background, needs_input,
     metadata_json, pause_requested, kill_requested, created_at, updated_at)
@@ -173,7 +173,7 @@ class SqlWorkers:
         database.run(lambda transaction: transaction.execute(_ALIVE, (0,)))
 
     def beat(self, worker: FleetWorker, /) -> None:
-        """Write a worker's heartbeat, and forget those unheard of for a day; see `TurnStore.beat`."""
+        """Write a heartbeat, and forget workers unheard of for a day; see `TurnStore.beat`."""
         values = (
             checked_id("worker_id", worker.worker_id),
             text_of(worker.host),
@@ -222,5 +222,5 @@ def _worker(row: Row) -> FleetWorker:
     )
 
 
-def _flag(value: bool | None) -> int | None:
+def _flag(value: bool | None) -> int | None:  # noqa: FBT001 - what a column holds
     return None if value is None else int(value)

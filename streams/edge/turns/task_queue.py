@@ -1,12 +1,12 @@
-"""The small interface between agent turns and what carries them, and which carrier is used.
+"""The small interface between agent turns and what carries them.
 
-Whoever takes an item holds its claim until it acks, releases or buries it, or does none of these for
-`VISIBILITY_MS`: then it is there for others.  So an item is delivered at least once.  Items of one
-session come one after another, in the order in which they were put: the next one is there when the
-one before it has been acked or buried.
+Whoever takes an item holds its claim until it acks, releases or buries it, or does none of these
+for `VISIBILITY_MS`: then it is there for others.  So an item is delivered at least once.  Items of
+one session come one after another, in the order in which they were put: the next one is there when
+the one before it has been acked or buried.
 
 Source: seed queue-driven-agent-dispatch, "The model", "Delivery and idempotency guarantees";
-SEMANTICS 8.4, 10.1 A1, A2 and A32.
+SEMANTICS 8.4, 10.1 A1 and A2.
 """
 
 from __future__ import annotations
@@ -14,20 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType, Protocol, runtime_checkable
 
-from streams.errors import ConfigError
-from streams.observe import logs
+from streams.core.turn.envelope import ENVELOPE_BYTES_MAX
 
 __all__ = [
     "DEPTH_MAX",
     "ITEM_BYTES_MAX",
     "VISIBILITY_MS",
-    "Backend",
     "ClaimedQueue",
     "DeadLetter",
     "DeliveryId",
     "Item",
     "TaskQueue",
-    "choose_backend",
 ]
 
 VISIBILITY_MS = 600_000
@@ -36,10 +33,8 @@ VISIBILITY_MS = 600_000
 DEPTH_MAX = 100_000
 """Items that a queue holds, claimed ones included; more are refused."""
 
-ITEM_BYTES_MAX = 3 * 65_536
+ITEM_BYTES_MAX = 3 * ENVELOPE_BYTES_MAX
 """Of an item as ASCII: the longest envelope, all of it escaped."""
-
-_LOG = logs.logger(__name__)
 
 Item = Mapping[str, Any]
 """A JSON object, such as the fields of an `AgentTurnEnvelope`."""
@@ -115,48 +110,3 @@ class ClaimedQueue(TaskQueue, Protocol):
     def close(self) -> None:
         """Let go of the connection."""
         ...
-
-
-class Backend(NamedTuple):
-    """Which carrier was chosen, and by which variable; None when by neither."""
-
-    name: str
-    chosen_by: str | None
-
-
-_BACKENDS = ("kafka", "postgres", "sqlite")
-
-
-def choose_backend(task_queue_backend: str | None, queue_backend: str | None) -> Backend:
-    """Return the carrier that the two variables choose; Kafka when they choose none.
-
-    Never another one in its place: who cannot reach what was chosen gets TaskQueueUnavailable.
-
-    Args:   task_queue_backend: of `TASK_QUEUE_BACKEND`.  queue_backend: of the deprecated
-            `QUEUE_BACKEND`, heeded when the other one is unset or `auto`.
-    Raises: ConfigError that names variable, value and what was expected.
-    """
-    problems: list[str] = []
-    named = _named("TASK_QUEUE_BACKEND", task_queue_backend, problems)
-    former = _named("QUEUE_BACKEND", queue_backend, problems)
-    if problems:
-        raise ConfigError(problems)
-    if former is not None:
-        _LOG.warning(
-            "queue_backend_deprecated",
-            extra={"value": former, "heeded": named is None, "instead": "TASK_QUEUE_BACKEND"},
-        )
-    if named is not None:
-        return Backend(named, "TASK_QUEUE_BACKEND")
-    if former is not None:
-        return Backend(former, "QUEUE_BACKEND")
-    return Backend("kafka", None)
-
-
-def _named(variable: str, value: str | None, problems: list[str]) -> str | None:
-    text = (value or "").strip().lower()
-    if text in {"", "auto"}:
-        return None
-    if text not in _BACKENDS:
-        problems.append(f"{variable} is {value!r}, expected one of auto, {', '.join(_BACKENDS)}")
-    return text

@@ -1,61 +1,78 @@
-"""Which carrier is used: what is named, never another one in its place."""
+"""Which database is opened, and what is said when it cannot be."""
 
 from __future__ import annotations
 
-import logging
+import sys
 from pathlib import Path
 
 import pytest
 
-from streams.edge.turns.sql_queue import SqlTaskQueue
-from streams.edge.turns.sqlite_file import SqliteFile
-from streams.edge.turns.task_queue import Backend, ClaimedQueue, TaskQueue, choose_backend
-from streams.errors import ConfigError
+from streams.edge.turns.opening import open_turns
+from streams.edge.turns.task_queue import ClaimedQueue, TaskQueue
+from streams.errors import TaskQueueUnavailable
+from streams.settings import Settings
+from tests.support.postgres import Postgres
 
 
-@pytest.mark.parametrize(
-    ("named", "former", "chosen"),
-    [
-        (None, None, Backend("kafka", None)),
-        ("auto", None, Backend("kafka", None)),
-        (" ", "", Backend("kafka", None)),
-        ("sqlite", None, Backend("sqlite", "TASK_QUEUE_BACKEND")),
-        (" Postgres ", None, Backend("postgres", "TASK_QUEUE_BACKEND")),
-        ("kafka", "sqlite", Backend("kafka", "TASK_QUEUE_BACKEND")),
-        ("auto", "postgres", Backend("postgres", "QUEUE_BACKEND")),
-        (None, "sqlite", Backend("sqlite", "QUEUE_BACKEND")),
-    ],
-)
-def test_the_carrier_is_the_one_that_is_named_and_kafka_when_none_is(
-    named: str | None, former: str | None, chosen: Backend
-) -> None:
-    assert choose_backend(named, former) == chosen
+def test_sqlite_is_a_file_in_the_state_directory(tmp_path: Path) -> None:
+    settings = Settings(task_queue_backend="sqlite", state_dir=tmp_path / "state")
+
+    turns = open_turns(settings, consumer="w")
+
+    assert isinstance(turns.queue, TaskQueue)
+    assert isinstance(turns.queue, ClaimedQueue)
+    assert turns.queue.backend == "sqlite"
+    assert (tmp_path / "state" / "agent_dispatch_queue.db").is_file()
+    turns.close()
 
 
-def test_every_wrong_name_is_told_with_what_was_expected() -> None:
-    with pytest.raises(ConfigError) as caught:
-        choose_backend("redis", "Rabbit")
+def test_the_former_name_chooses_as_well(tmp_path: Path) -> None:
+    turns = open_turns(Settings(queue_backend="sqlite", state_dir=tmp_path), consumer="w")
 
-    assert caught.value.problems == (
-        "TASK_QUEUE_BACKEND is 'redis', expected one of auto, kafka, postgres, sqlite",
-        "QUEUE_BACKEND is 'Rabbit', expected one of auto, kafka, postgres, sqlite",
+    assert turns.queue.backend == "sqlite"
+    turns.close()
+
+
+def test_postgres_is_the_database_of_the_address(postgres: Postgres) -> None:
+    with postgres.database() as address:
+        settings = Settings(task_queue_backend="postgres", state_db_uri=address)
+        turns = open_turns(settings, consumer="w")
+        turns.queue.put({"session_id": "a"})
+
+        assert (turns.queue.backend, turns.queue.get_queue_size()) == ("postgres", 1)
+        turns.close()
+
+
+def test_what_was_chosen_and_is_not_there_is_never_replaced(tmp_path: Path) -> None:
+    address = "postgresql://me:secret@127.0.0.1:1/db"
+    settings = Settings(
+        task_queue_backend="postgres", state_db_uri=address, state_dir=tmp_path / "state"
     )
 
+    with pytest.raises(TaskQueueUnavailable) as caught:
+        open_turns(settings, consumer="w")
 
-@pytest.mark.parametrize(("named", "heeded"), [(None, True), ("kafka", False)])
-def test_the_deprecated_variable_is_told_whether_or_not_it_is_heeded(
-    named: str | None, heeded: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        choose_backend(named, "postgres")
-
-    (line,) = caplog.records
-    assert (line.message, line.__dict__["heeded"]) == ("queue_backend_deprecated", heeded)
+    assert "postgresql://me@127.0.0.1:1/db" in str(caught.value)
+    assert "TASK_QUEUE_BACKEND" in (caught.value.remedy or "")
+    assert "secret" not in str(caught.value)
+    assert not (tmp_path / "state").exists()
 
 
-def test_queues_of_databases_are_task_queues_with_claims(tmp_path: Path) -> None:
-    queue = SqlTaskQueue(SqliteFile(tmp_path / "queue.db"), consumer="w")
+def test_without_its_client_postgres_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("streams.edge.turns.postgres")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    settings = Settings(
+        task_queue_backend="postgres", state_db_uri="postgresql://me:secret@db/turns"
+    )
 
-    assert isinstance(queue, TaskQueue)
-    assert isinstance(queue, ClaimedQueue)
-    queue.close()
+    with pytest.raises(TaskQueueUnavailable, match="psycopg") as caught:
+        open_turns(settings, consumer="w")
+
+    assert "harn-streams[postgres]" in (caught.value.remedy or "")
+    assert "secret" not in str(caught.value)
+
+
+def test_kafka_is_no_database() -> None:
+    with pytest.raises(ValueError, match="kafka"):
+        open_turns(Settings(), consumer="w")

@@ -1,0 +1,421 @@
+"""Records of turns on either database: one holder, one end, whatever comes late."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from streams.edge.turns.sql_turns import SqlTurnStore
+from streams.edge.turns.turn_store import (
+    CLAIM_TTL_MS,
+    WORKER_TTL_MS,
+    Claim,
+    Claimant,
+    FleetWorker,
+    Session,
+    Status,
+    TurnRecord,
+)
+from streams.errors import TaskQueueUnavailable
+from tests.support.sql_turns import Place, now_ms
+
+ME = Claimant("w1", "host1")
+YOU = Claimant("w2", "host2")
+
+
+@pytest.fixture
+def store(place: Place) -> SqlTurnStore:
+    return place.open().store
+
+
+def goal(name: str = "g", **fields: Any) -> TurnRecord:
+    return TurnRecord(record_id=name, kind="goal_loop", session_id="s", **fields)
+
+
+def claimed(store: SqlTurnStore, by: Claimant = ME) -> int:
+    answer = store.claim("g", by)
+    assert answer.claim is Claim.CLAIMED
+    assert answer.record is not None
+    return answer.record.fence
+
+
+def read(store: SqlTurnStore) -> TurnRecord:
+    found = store.read("g")
+    assert found is not None
+    return found
+
+
+def test_a_record_is_read_as_it_was_created_and_created_once(store: SqlTurnStore) -> None:
+    spec = {"objective": "Ω \U0001f600", "max_iterations": 20, "constraints": ["a\0b"]}
+
+    assert store.create(goal(spec=spec))
+    assert not store.create(goal(spec={}))
+
+    found = read(store)
+    assert (found.spec, found.status, found.fence) == (spec, Status.PENDING, 0)
+    assert found.created_at_ms == found.updated_at_ms > 0
+    assert store.read("other") is None
+
+
+def test_who_claims_a_record_is_in_it(store: SqlTurnStore) -> None:
+    store.create(goal())
+
+    fence = claimed(store)
+
+    found = read(store)
+    assert (found.status, found.claimed_by, found.dispatch_host) == ("running", "w1", "host1")
+    assert found.fence == fence == 1
+    assert found.claimed_at_ms == found.renewed_at_ms
+
+
+def test_of_many_who_claim_at_once_one_has_it(place: Place) -> None:
+    place.open().store.create(goal())
+    stores = [place.open(f"w{number}").store for number in range(6)]
+    start = threading.Barrier(6)
+
+    def claim(store: SqlTurnStore) -> Claim:
+        start.wait()
+        return store.claim("g", ME).claim
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = sorted(pool.map(claim, stores))
+
+    assert answers == [Claim.CLAIMED] + [Claim.LIVE] * 5
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "paused"])
+def test_what_has_ended_or_is_paused_is_not_claimed_however_late(
+    store: SqlTurnStore, status: str
+) -> None:
+    store.create(goal(status=Status(status)))
+
+    answer = store.claim("g", ME, deadline_unix=1.0)
+
+    assert answer.claim is Claim.TERMINAL
+    assert read(store).status == status
+
+
+@pytest.mark.parametrize("status", ["pending", "orphaned"])
+def test_what_nobody_has_is_claimed(store: SqlTurnStore, status: str) -> None:
+    store.create(goal(status=Status(status)))
+
+    assert claimed(store) == 1
+
+
+def test_a_record_that_is_not_there_is_unknown(store: SqlTurnStore) -> None:
+    assert store.claim("g", ME) == store.claim("h", ME)
+    assert store.claim("g", ME).claim is Claim.UNKNOWN
+
+
+def test_a_live_claim_is_waited_for_and_a_claim_that_is_too_old_taken_over(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.create(goal())
+    first = claimed(store)
+    place.pass_time(CLAIM_TTL_MS - 5_000)
+
+    answer = store.claim("g", YOU)
+    assert answer.claim is Claim.LIVE
+    assert 0 < answer.retry_after_ms <= 5_000
+    place.pass_time(answer.retry_after_ms)
+    second = claimed(store, YOU)
+
+    assert (first, second) == (1, 2)
+    assert not store.renew("g", first)
+    assert not store.release("g", first)
+    assert not store.finish("g", first, Status.FAILED, error="late")
+    assert store.finish("g", second, Status.COMPLETED, result="ok")
+    assert (read(store).status, read(store).executed_by) == ("completed", "w2")
+
+
+def test_a_renewed_claim_lives_on_and_tells_how_far_it_is(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.create(goal())
+    fence = claimed(store)
+    for iteration in range(1, 4):
+        place.pass_time(CLAIM_TTL_MS - 5_000)
+        assert store.renew("g", fence, iterations=iteration)
+    assert store.renew("g", fence)
+
+    assert store.claim("g", YOU).claim is Claim.LIVE
+    assert read(store).iterations == 3
+
+
+def test_a_time_to_live_of_the_store_s_own_is_heeded(place: Place) -> None:
+    store = SqlTurnStore(place.open().database, claim_ttl_ms=10_000)
+    store.create(goal())
+    claimed(store)
+
+    place.pass_time(10_000)
+
+    assert claimed(store, YOU) == 2
+
+
+def test_a_claim_that_was_given_back_is_free(store: SqlTurnStore) -> None:
+    store.create(goal())
+    fence = claimed(store)
+
+    assert store.release("g", fence)
+    assert not store.finish("g", fence, Status.COMPLETED)
+    assert (read(store).status, read(store).claimed_by) == ("pending", "")
+    assert claimed(store, YOU) == 2
+
+
+def test_an_end_is_written_once(store: SqlTurnStore) -> None:
+    store.create(goal())
+    fence = claimed(store)
+
+    assert store.finish("g", fence, Status.COMPLETED, result="first")
+    assert not store.finish("g", fence, Status.FAILED, error="second")
+    assert not store.renew("g", fence)
+    found = read(store)
+    assert (found.status, found.result, found.error) == ("completed", "first", None)
+
+
+def test_results_are_cut_and_hold_what_a_column_can(store: SqlTurnStore) -> None:
+    store.create(goal())
+
+    store.finish("g", claimed(store), Status.FAILED, result="x" * 4_001, error="a\0b\ud800c")
+
+    assert read(store).result == "x" * 4_000
+    assert read(store).error == "a\ufffdb?c"
+
+
+def test_only_an_end_is_an_end(store: SqlTurnStore) -> None:
+    with pytest.raises(ValueError, match="pending, expected an end: cancelled, completed"):
+        store.finish("g", 1, Status.PENDING)
+
+
+def test_a_deadline_that_has_passed_makes_a_failure_that_says_so(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.create(goal())
+    now_s = now_ms(place.open().database) / 1_000
+
+    answer = store.claim("g", ME, deadline_unix=now_s - 10)
+
+    assert answer.claim is Claim.EXPIRED
+    assert answer.record == read(store)
+    assert read(store).status == "failed"
+    assert "deadline" in (read(store).error or "")
+    assert store.claim("g", ME).claim is Claim.TERMINAL
+
+
+@pytest.mark.parametrize("deadline", [None, 0, 0.0, 9e9])
+def test_a_deadline_to_come_or_none_is_none(store: SqlTurnStore, deadline: float | None) -> None:
+    store.create(goal())
+
+    assert store.claim("g", ME, deadline_unix=deadline).claim is Claim.CLAIMED
+
+
+def test_a_deadline_ends_no_turn_that_runs_but_one_whose_holder_is_dead(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.create(goal())
+    fence = claimed(store)
+
+    assert store.claim("g", YOU, deadline_unix=1.0).claim is Claim.LIVE
+    assert store.renew("g", fence)
+    place.pass_time(CLAIM_TTL_MS)
+    assert store.claim("g", YOU, deadline_unix=1.0).claim is Claim.EXPIRED
+    assert not store.finish("g", fence, Status.COMPLETED)
+
+
+def test_what_nobody_runs_can_be_moved_and_what_runs_cannot(store: SqlTurnStore) -> None:
+    store.create(goal())
+    waiting = {Status.PENDING, Status.PAUSED, Status.ORPHANED}
+
+    assert store.move("g", from_={Status.PENDING}, to=Status.PAUSED)
+    assert not store.move("g", from_={Status.PENDING}, to=Status.FAILED)
+    assert store.move("g", from_=waiting, to=Status.PENDING)
+    claimed(store)
+    assert not store.move("g", from_=waiting, to=Status.FAILED, error="x")
+    assert (read(store).status, read(store).error) == ("running", None)
+
+
+def test_a_failure_to_enqueue_is_in_the_record(store: SqlTurnStore) -> None:
+    store.create(goal())
+
+    assert store.move("g", from_={Status.PENDING}, to=Status.FAILED, error="the queue is away")
+
+    assert (read(store).status, read(store).error) == ("failed", "the queue is away")
+
+
+@pytest.mark.parametrize(
+    ("from_", "to"),
+    [([], Status.FAILED), ([Status.RUNNING], Status.FAILED), ([Status.PENDING], Status.RUNNING)],
+)
+def test_running_is_entered_and_left_by_its_holder(
+    store: SqlTurnStore, from_: list[Status], to: Status
+) -> None:
+    with pytest.raises(ValueError, match="its holder's"):
+        store.move("g", from_=from_, to=to)
+
+
+def test_records_are_listed_by_session_and_status_the_last_changed_first(
+    store: SqlTurnStore,
+) -> None:
+    for name in ("g", "h", "i"):
+        store.create(goal(name))
+    store.create(TurnRecord(record_id="t", kind="orchestrator_task", session_id="s2"))
+    store.finish("g", claimed(store), Status.COMPLETED)
+
+    def names(**wanted: Any) -> list[str]:
+        return [each.record_id for each in store.records(**wanted)]
+
+    assert set(names()) == {"g", "h", "i", "t"}
+    assert names(status=Status.COMPLETED) == ["g"]
+    assert sorted(names(session_id="s", status=Status.PENDING)) == ["h", "i"]
+    assert names(session_id="s2") == ["t"]
+    assert [names(limit=1, offset=at)[0] for at in range(4)] == names()
+
+
+@pytest.mark.parametrize(("limit", "offset"), [(0, 0), (1_001, 0), (1, -1)])
+def test_a_page_has_bounds(store: SqlTurnStore, limit: int, offset: int) -> None:
+    for listed in (store.records, store.sessions):
+        with pytest.raises(ValueError, match="expected"):
+            listed(limit=limit, offset=offset)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 257, "a\0b", "\ud800"])
+def test_what_cannot_be_an_id_is_refused_by_name(store: SqlTurnStore, name: str) -> None:
+    with pytest.raises(ValueError, match=r"record_id is .*, expected 1 to 256 characters"):
+        store.create(goal(name))
+    with pytest.raises(ValueError, match="session_id"):
+        store.create_session(Session(session_id=name))
+
+
+def test_an_id_at_the_bound_is_taken(store: SqlTurnStore) -> None:
+    name = "\U0001f600" * 256
+
+    assert store.create(goal(name))
+    assert store.create_session(Session(session_id=name))
+    assert store.read(name) is not None
+    assert store.say(name, "user", "hello") == 1
+
+
+@pytest.mark.parametrize("spec", [{"x": float("inf")}, {"x": b"1"}, {"x": "y" * 500_000}])
+def test_what_cannot_be_a_spec_is_refused_by_name(
+    store: SqlTurnStore, spec: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError, match="spec "):
+        store.create(goal(spec=spec))
+
+
+def test_a_session_is_read_as_it_was_created_and_created_once(store: SqlTurnStore) -> None:
+    session = Session(session_id="s", domain="d", metadata={"goal_spec": {"objective": "o"}})
+
+    assert store.create_session(session)
+    assert not store.create_session(Session(session_id="s", domain="other"))
+
+    found = store.read_session("s")
+    assert found is not None
+    assert (found.domain, found.status, found.metadata) == ("d", "queued", session.metadata)
+    assert (found.background, found.needs_input) == (True, False)
+    assert store.read_session("other") is None
+
+
+def test_requests_are_kept_until_they_are_taken_back_whatever_else_changes(
+    store: SqlTurnStore,
+) -> None:
+    store.create_session(Session(session_id="s"))
+
+    def wanted() -> tuple[bool, bool, str, bool]:
+        found = store.read_session("s")
+        assert found is not None
+        return found.pause_requested, found.kill_requested, found.status, found.needs_input
+
+    assert store.request("s", pause=True)
+    assert store.set_session("s", status="running")
+    assert wanted() == (True, False, "running", False)
+    assert store.request("s", kill=True)
+    assert store.set_session("s", needs_input=True)
+    assert store.request("s", pause=False)
+    assert wanted() == (False, True, "running", True)
+    assert not store.request("other", pause=True)
+    assert not store.set_session("other", status="x")
+
+
+def test_sessions_are_listed_by_status(store: SqlTurnStore) -> None:
+    for name in ("a", "b"):
+        store.create_session(Session(session_id=name))
+    store.set_session("b", status="running")
+
+    assert [each.session_id for each in store.sessions(status="running")] == ["b"]
+    assert {each.session_id for each in store.sessions()} == {"a", "b"}
+
+
+def test_what_is_said_is_numbered_without_gaps_however_many_speak(place: Place) -> None:
+    place.open().store.create_session(Session(session_id="s"))
+    stores = [place.open(f"w{number}").store for number in range(4)]
+
+    def speak(store: SqlTurnStore) -> list[int]:
+        return [store.say("s", "assistant", f"{number}") for number in range(5)]
+
+    with ThreadPoolExecutor(4) as pool:
+        numbers = [number for each in pool.map(speak, stores) for number in each]
+
+    assert sorted(numbers) == list(range(1, 21))
+    said = stores[0].said("s")
+    assert [each.number for each in said] == list(range(1, 21))
+    assert [each.number for each in stores[0].said("s", after=7, limit=2)] == [8, 9]
+
+
+def test_nothing_is_said_in_a_session_that_is_not_there_or_in_too_many_words(
+    store: SqlTurnStore,
+) -> None:
+    with pytest.raises(ValueError, match="no session 's'"):
+        store.say("s", "user", "x")
+    store.create_session(Session(session_id="s"))
+    with pytest.raises(ValueError, match="500000 at most"):
+        store.say("s", "user", "x" * 500_001)
+    assert store.said("s") == []
+
+
+def worker(name: str, **fields: Any) -> FleetWorker:
+    known: dict[str, Any] = {
+        "host": "h",
+        "capacity": 1,
+        "active_sessions": (),
+        "queue_backend": "sqlite",
+    }
+    return FleetWorker(worker_id=name, **{**known, **fields})
+
+
+def test_workers_that_were_not_heard_of_drop_out_and_come_back(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.beat(worker("a"))
+    place.pass_time(WORKER_TTL_MS - 5_000)
+    store.beat(worker("b"))
+    assert [each.worker_id for each in store.workers()] == ["b", "a"]
+
+    place.pass_time(6_000)
+    assert [each.worker_id for each in store.workers()] == ["b"]
+    store.beat(worker("a"))
+    assert [each.worker_id for each in store.workers()] == ["a", "b"]
+
+
+def test_workers_that_were_not_heard_of_for_a_day_are_forgotten(
+    place: Place, store: SqlTurnStore
+) -> None:
+    store.beat(worker("a"))
+    place.pass_time(25 * 3_600_000)
+    store.beat(worker("b"))
+
+    count = "SELECT worker_id FROM dispatch_workers"
+    rows = place.open().database.run(lambda transaction: transaction.execute(count))
+    assert rows == [("b",)]
+
+
+def test_a_table_of_another_shape_is_refused(place: Place) -> None:
+    database = place.open().database
+    database.run(lambda transaction: transaction.change("DROP TABLE agent_sessions"))
+    database.run(lambda transaction: transaction.change("CREATE TABLE agent_sessions (id TEXT)"))
+
+    with pytest.raises(TaskQueueUnavailable, match="session_id"):
+        place.open()
