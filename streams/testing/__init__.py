@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from streams.testing.builders import binding, envelope, event, policy, retry_policy
 from streams.testing.chaos import Chaos
-from streams.testing.driver import PipelineDriver, Refused, Seen
+from streams.testing.driver import PipelineDriver, Refused
 from streams.testing.invoker import Run
 from streams.testing.memory_kafka import Fenced, MemoryKafka
 from streams.testing.owner import CrashPoint, StageOwner
+from streams.testing.seen import Seen
 
 __all__ = [
     "Chaos",

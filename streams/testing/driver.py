@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from streams.audit.log import LogRecord
 from streams.audit.verdict import Report
@@ -40,16 +40,19 @@ from streams.core.revision import POLICY_DEFAULT, last_revision
 from streams.core.state import Fold
 from streams.core.wire import BindingDefinition, ManifestApplied, Policy, TriggerEvent
 from streams.edge.handlers import Handlers, load_manifest
+from streams.edge.worker.consumer import Consumer
 from streams.engine import Step
 from streams.handler_api import Context
 from streams.testing.builders import envelope
 from streams.testing.chance import Chance
 from streams.testing.chaos import Chaos
 from streams.testing.clock import VirtualClock
-from streams.testing.invoker import HandlerSource, Run
+from streams.testing.invoker import HandlerSource, Run, handler_source
 from streams.testing.members import Members, Staff
 from streams.testing.memory_kafka import MemoryKafka
 from streams.testing.owner import Observer, StageOwner
+from streams.testing.seen import Seen
+from streams.testing.worker import CLAIM_TTL_MS, WorkerTerms
 from topology import TOPOLOGY
 from topology.layout import Layout
 
@@ -64,20 +67,6 @@ YEAR_MS = 366 * 86_400_000
 
 class Refused(Exception):  # noqa: N818 - the registry's answer
     """The registry did not take a manifest: conflict or invalid, and why."""
-
-
-class Seen(NamedTuple):
-    """A committed record, decoded.  `kind` is its header; `headers` all of them, as text.
-
-    `value` is empty when the bytes are no record of ours.
-    """
-
-    position: Position
-    timestamp_ms: int
-    key: str
-    kind: str
-    headers: Mapping[str, str]
-    value: Mapping[str, Any]
 
 
 def ignore(_owner: StageOwner, _step: Step) -> None:
@@ -123,9 +112,10 @@ class PipelineDriver:
         for topic in TOPOLOGY.topics:
             if not topic.is_family:
                 self.kafka.create(topic.name, layout.partitions_of(topic))
+        self._duration = duration_ms if callable(duration_ms) else lambda _context: duration_ms
         staff = Staff(
-            handlers=_source(handlers),
-            duration=duration_ms if callable(duration_ms) else lambda _context: duration_ms,
+            handlers=handler_source(handlers),
+            duration=self._duration,
             invokers=invokers,
             outstanding_max=outstanding_max,
             lease_ms=policy["lease_ms"],
@@ -258,6 +248,26 @@ class PipelineDriver:
         self.append(REGISTRY, "manifest_applied", request, key=namespace, partition=0)
         return request["apply_id"]
 
+    def work(
+        self,
+        consumer: str | Path | Consumer,
+        *queues: str,
+        consumer_id: str = "worker",
+        concurrency: int = 1,
+        claim_ttl_ms: int = CLAIM_TTL_MS,
+    ) -> None:
+        """Start a worker of these queues, which runs a consumer manifest as `harn worker run` does.
+
+        It is there from now on; another one of the same name takes its place, as a restart does.
+
+        Raises: ManifestError with every problem of the manifest and its handlers.
+        """
+        if not isinstance(consumer, Consumer):
+            consumer = Consumer.load(Path(consumer))
+        names = tuple(worker_queue.canonical(queue) for queue in queues)
+        terms = WorkerTerms(consumer_id, names, consumer, self._duration, concurrency, claim_ttl_ms)
+        self.members.employ(terms)
+
     # ------------------------------------------------------------------ what happens
     def step(self) -> bool:
         """Let one thing happen; False when nothing can before time passes."""
@@ -380,11 +390,3 @@ class PipelineDriver:
             for owner in self.members.owners()
             if owner.name == stage
         ]
-
-
-def _source(handlers: Mapping[str, Callable[..., Any]] | HandlerSource | None) -> HandlerSource:
-    if handlers is None:
-        return Handlers({})
-    if isinstance(handlers, Mapping):
-        return Handlers.of(handlers)
-    return handlers

@@ -10,14 +10,20 @@ Source: DESIGN "An invocation".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from streams.audit.log import Headers, LogRecord
 from streams.codec import Codec
-from streams.core.wire import InvocationCompleted, Invoke, RunningInvocation
+from streams.core.wire import (
+    InvocationCompleted,
+    Invoke,
+    InvokePurpose,
+    RunningInvocation,
+    TriggerEvent,
+)
 from streams.edge.executors.outcome import (
     Outcome,
     answered,
@@ -27,6 +33,7 @@ from streams.edge.executors.outcome import (
     unresolved,
     with_word_of,
 )
+from streams.edge.handlers import Handlers
 from streams.edge.invoker.execution import context_of
 from streams.edge.invoker.lease_book import LeaseBook, Word
 from streams.edge.invoker.ledger import OffsetLedger
@@ -49,6 +56,17 @@ class HandlerSource(Protocol):
     def resolve(self, reference: str, trigger_id: str, /) -> Handler | None:
         """Return the handler of that reference, or None when it is not loaded here."""
         ...
+
+
+def handler_source(
+    handlers: Mapping[str, Callable[..., Any]] | HandlerSource | None,
+) -> HandlerSource:
+    """Return where references become handlers, whatever a test gives.  Raises ValueError."""
+    if handlers is None:
+        return Handlers({})
+    if isinstance(handlers, Mapping):
+        return Handlers.of(handlers)
+    return handlers
 
 
 class Run(NamedTuple):
@@ -234,24 +252,13 @@ class MemoryInvoker:
             return unresolved(intent["handler"]), 0
         context = context_of(intent)
         self._runs.append(Run(self.invoker_id, context, intent["fence"], self._kafka.clock.now_ms))
-        outcome, duration_ms = self._run_now(intent, handler, context), self._duration(context)
+        outcome = run_now(handler, intent["event"], context, intent["purpose"])
+        duration_ms = self._duration(context)
         outcome = with_word_of(context, outcome)
         timeout_ms = intent["timeout_ms"]
         if timeout_ms is not None and duration_ms > timeout_ms:
             return timed_out(timeout_ms)._replace(usage=outcome.usage), timeout_ms
         return outcome, duration_ms
-
-    def _run_now(self, intent: Invoke, handler: Handler, context: Context) -> Outcome:
-        """Call the handler, whatever it raises."""
-        try:
-            result = handler(Event(intent["event"]), context)
-            if handler.is_async:
-                result = _completed(result)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
-            return raised(error, intent["purpose"])
-        return answered(intent["purpose"], result, MAX_RECORD_BYTES // 3)
 
     def _end(self, ended: _Running) -> None:
         del self._running[ended.dispatch_id, ended.fence]
@@ -304,6 +311,21 @@ class MemoryInvoker:
             offset = ledger.take_commit()
             if offset is not None:
                 self._kafka.commit(GROUP, INVOCATIONS, partition, offset)
+
+
+def run_now(
+    handler: Handler, event: TriggerEvent, context: Context, purpose: InvokePurpose
+) -> Outcome:
+    """Call a handler to its end, whatever it raises."""
+    try:
+        result = handler(Event(event), context)
+        if handler.is_async:
+            result = _completed(result)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the user's code may raise anything
+        return raised(error, purpose)
+    return answered(purpose, result, MAX_RECORD_BYTES // 3)
 
 
 def _completed(awaitable: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - the user's value

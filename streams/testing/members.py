@@ -1,4 +1,4 @@
-"""Everyone who works on the log: owners of stage partitions, invokers, a broadcaster.
+"""Everyone who works on the log: owners of stage partitions, invokers, workers, a broadcaster.
 
 Nobody acts by himself: `actions` says what could happen now, and the driver chooses.  Whoever is
 lost is replaced, which is an action of its own, so that others go on in between.
@@ -25,6 +25,7 @@ from streams.testing.invoker import INVOCATIONS, Duration, HandlerSource, Memory
 from streams.testing.memory_kafka import Fenced, MemoryKafka
 from streams.testing.owner import Crashed, CrashPoint, Observer, StageOwner
 from streams.testing.relay import MemoryRelay
+from streams.testing.worker import MemoryWorker, WorkerTerms
 from topology import Topology
 from topology.model import TICK
 
@@ -63,6 +64,7 @@ class Members:
             codec, kafka.partitions, topology, {**FOLDS, **folds}
         )
         self.invokers: list[MemoryInvoker] = []
+        self.workers: list[MemoryWorker] = []
         self.fenced = 0
         self.crashed = 0
         self._kafka = kafka
@@ -211,6 +213,24 @@ class Members:
             return
         invoker.work()
 
+    # ------------------------------------------------------------------ workers
+    def employ(self, terms: WorkerTerms) -> MemoryWorker:
+        """Start a worker; one of the same name is no more, and this is its next incarnation."""
+        self.workers = [each for each in self.workers if each.terms.consumer_id != terms[0]]
+        self._hired += 1
+        worker = MemoryWorker(
+            terms, self._hired, self._kafka, self._codec, self._topology, self.runs
+        )
+        self.workers.append(worker)
+        return worker
+
+    def _do_jobs(self, worker: MemoryWorker) -> None:
+        chaos = self._chaos
+        if chaos is not None and self._chance.happens(chaos.lose_invoker_per_mille):
+            self.employ(worker.terms)
+        else:
+            worker.work()
+
     # ------------------------------------------------------------------ the broadcaster
     def _broadcast(self) -> None:
         self._broadcaster.work()
@@ -253,6 +273,9 @@ class Members:
         for invoker in self.invokers:
             if invoker.has_work():
                 yield partial(self._invoke, invoker)
+        for worker in self.workers:
+            if worker.has_work():
+                yield partial(self._do_jobs, worker)
         for zombie in self._zombies:
             if self._owners[zombie.name, zombie.partition] is not None:
                 yield partial(self._wake, zombie)
@@ -260,5 +283,5 @@ class Members:
     def next_due_ms(self) -> int | None:
         """Return when something happens that only waits for time; None when nothing does."""
         due = [owner.next_tick_ms for owner in self.owners()]
-        due += [invoker.next_due_ms() for invoker in self.invokers]
+        due += [member.next_due_ms() for member in (*self.invokers, *self.workers)]
         return min((each for each in due if each is not None), default=None)

@@ -84,18 +84,25 @@ class MemoryRelay:
         """Return how a queue is dealt out; the topics that belong to it are made before."""
         if topic not in self._sources:
             queue = next(q for q, t in queue_topics([topic]).items() if t == topic)
-            for family in QUEUE_TOPICS:
-                name = expand(self._topology, family, queue).name
-                if not self._kafka.partitions(name):
-                    self._kafka.create(name, 1)
-            self._sources[topic] = self._configured(Source(queue, topic, 0))
+            create_queue_topics(self._kafka, self._topology, queue)
+            self._sources[topic] = source_of(self._kafka, self._codec, queue)
         return self._sources[topic]._replace(partition=partition)
 
-    def _configured(self, source: Source) -> Source:
-        """Return what the first word of the catalog says of a queue."""
-        for _, record in self._kafka.history(worker_queue.QUEUES):
-            if header(record.headers, "kind") == CONFIGURED and record.value is not None:
-                said = self._codec.decode(record.value)[1]
-                if said["queue"] == source.queue:
-                    return source._replace(shards=said["shards"], shard_by=said["shard_by"])
-        return source
+
+def create_queue_topics(kafka: MemoryKafka, topology: Topology, queue: str) -> None:
+    """Make the topics of a queue that are missing."""
+    for family in QUEUE_TOPICS:
+        name = expand(topology, family, queue).name
+        if not kafka.partitions(name):
+            kafka.create(name, 1)
+
+
+def source_of(kafka: MemoryKafka, codec: Codec, queue: str) -> Source:
+    """Return how a queue is dealt out: what the first word of the catalog says of it."""
+    source = Source(queue, worker_queue.topic_of(queue), 0)
+    for _, record in kafka.history(worker_queue.QUEUES):
+        if header(record.headers, "kind") == CONFIGURED and record.value is not None:
+            said = codec.decode(record.value)[1]
+            if said["queue"] == queue:
+                return source._replace(shards=said["shards"], shard_by=said["shard_by"])
+    return source
