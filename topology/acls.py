@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from topology.model import Edge, Stage, TopicRole, Topology
+from topology.topics import PARTITION_HALTED
 
 __all__ = ["Acl", "acls", "command"]
 
@@ -60,12 +61,13 @@ def command(acl: Acl, *, principal_prefix: str) -> str:
 
 def _stage_acls(topology: Topology, stage: Stage) -> Iterator[Acl]:
     rights: dict[str, list[str]] = {stage.source: ["Read", "Write"]}  # Write: its own ticks
-    proof = [
+    runtime = [
         topic.name
         for topic in topology.topics
         if topic.role in (TopicRole.JOURNAL, TopicRole.CHECKPOINT)
+        or PARTITION_HALTED in dict(topic.kinds)
     ]
-    for name in (*stage.sinks, stage.quarantine, *proof):
+    for name in (*stage.sinks, stage.quarantine, *runtime):
         rights.setdefault(name, ["Write"])
     rights[stage.changelog] = ["Read", "Write"]
     for name, operations in rights.items():

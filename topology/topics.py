@@ -40,6 +40,12 @@ _GATE_DECISIONS = {
 QUEUE_TOPICS = ("worker.{queue}", "worker.{queue}.claims", "worker.{queue}.responses")
 """Families: the topics of one worker queue; its jobs are on the first."""
 
+LIFECYCLE = "orchestrator.lifecycle"
+"""Where members say how they are; nothing is decided by it."""
+
+PARTITION_HALTED = "partition_halted"
+"""Kind on `LIFECYCLE`: a stage stands still in the partition of that number."""
+
 GATE_TOPICS = tuple(f"trigger.{gate}.{{binding}}" for gate in _GATE_DECISIONS)
 """Families: one topic per trigger that declares the gate."""
 
@@ -191,11 +197,14 @@ TRIGGER_TOPICS: tuple[Topic, ...] = (
         kinds=(("action_graph_update", "action_graph_update"),),
     ),
     Topic(
-        name="orchestrator.lifecycle",
+        name=LIFECYCLE,
         role=TopicRole.OUTPUT,
-        key="member",
-        doc="What the pump reports: pauses, and how far inbox has come.",
-        kinds=tuple((f"pump_{word}", "pump_reported") for word in ("paused", "resumed", "acked")),
+        key="member, or stage/partition",
+        doc="How members are: partitions that are halted, and what the pump holds back.",
+        kinds=(
+            *((f"pump_{word}", "pump_reported") for word in ("paused", "resumed", "acked")),
+            (PARTITION_HALTED, "partition_halted"),
+        ),
     ),
     *(
         Topic(

@@ -1,4 +1,4 @@
-"""Halts a partition whose fold raised, and gets it going again on an operator's word.
+"""Halts a partition whose fold raised, says so, and gets it going again on an operator's word.
 
 The other partitions of the stage go on.  What was said is kept until the record is behind: a word
 about one timer must still hold when the next one at the same record fails.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from faust.types import TP
 
+from streams.agents.halt_notices import HaltNotices
 from streams.agents.halted import Halt, Word, operators_word
 from streams.agents.owned import Owned
 from streams.core.record import Position
@@ -33,6 +34,7 @@ class Halting:
     def __init__(self, live: LiveStage) -> None:
         self._live = live
         self._waiting: set[asyncio.Task[None]] = set()
+        self._notices = HaltNotices(live.settings, live.bound.codec, live.pool)
 
     def stop(self, entry: Owned, failure: FoldFailed) -> None:
         """Halt a partition before the record that its fold raised on."""
@@ -40,6 +42,7 @@ class Halting:
         position = Position(live.source, entry.partition, failure.offset)
         entry.halted_at = position
         live.metrics.halted(entry.partition, halted=True)
+        reason = repr(failure.__cause__)
         timer = "" if failure.timer is None else f" --timer {shlex.quote(failure.timer)}"
         _log.error(
             "stage_partition_halted",
@@ -48,12 +51,14 @@ class Halting:
                 "stage": live.name,
                 "position": str(position),
                 "timer": failure.timer,
-                "reason": repr(failure.__cause__),
+                "reason": reason,
                 "remedy": f"fix the fold, then `harn stage resume {live.name} {entry.partition}`; "
                 f"or `harn stage skip {position}{timer}`",
             },
         )
         live.app.consumer.pause_partitions({TP(*position[:2])})
+        fold = live.bound.declaration.fold_id
+        self._notices.tell(live.name, fold, position, failure.timer, reason)
         halt = Halt(live.name, position, failure.timer, entry.heard)
         task = asyncio.get_running_loop().create_task(self._await_word(entry, halt))
         self._waiting.add(task)
@@ -64,6 +69,7 @@ class Halting:
         for task in self._waiting:
             task.cancel()
         self._waiting.clear()
+        self._notices.forget()
 
     async def _await_word(self, entry: Owned, halt: Halt) -> None:
         live = self._live

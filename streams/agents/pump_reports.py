@@ -27,10 +27,9 @@ from streams.errors import BrokerError
 from streams.kafka import make_producer
 from streams.observe import logs
 from streams.settings import Settings
+from topology.topics import LIFECYCLE
 
-__all__ = ["LIFECYCLE", "PumpReports"]
-
-LIFECYCLE = "orchestrator.lifecycle"
+__all__ = ["PumpReports"]
 
 _LOG = logs.logger(__name__)
 

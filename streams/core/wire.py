@@ -1223,6 +1223,23 @@ class OutboxDispatchSucceeded(TypedDict):
     replay_of_event_id: str | None
 
 
+class PartitionHalted(TypedDict):
+    """The record PartitionHalted.
+
+    A stage stands still in one partition, since its fold raised. It is so for as long as the stage
+    has committed nothing beyond that record.
+    """
+
+    stage: str
+    fold: str
+    topic: str
+    partition: int
+    offset: int
+    timer: str | None
+    reason: str
+    member: str
+
+
 class Policy(TypedDict):
     """The record Policy.
 

@@ -7,13 +7,15 @@ Source: seed trigger-dispatcher, "The dispatcher keeps per-thread stats"; SEMANT
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from streams.core import scheduler_policy
 from streams.core.ready_jobs import mailbox_key
-from streams.core.wire import Policy, QueueSummary, SchedulerPolicy
+from streams.core.record import Position
+from streams.core.wire import PartitionHalted, Policy, QueueSummary, SchedulerPolicy
 from streams.edge.scheduler_proposal import differences
 
 __all__ = [
@@ -124,6 +126,7 @@ class Checkup:
     `topics` are differences from the declarations, refusals and missing topics first, each with
     whether it keeps roles from starting.  `policy` is what the settings here would put in force,
     and `scheduler` what a member with the settings here would propose.
+    `halted` are the partitions that stand still, each with what halts it.
     `queues` are what the scheduler last published of each queue or shard.
     `secrets` says of each webhook path what keeps it from being checked here; None is nothing.
     """
@@ -140,12 +143,14 @@ class Checkup:
     dispatchers: tuple[Dispatcher, ...] = ()
     secrets: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     queues: tuple[QueueSummary, ...] = ()
+    halted: tuple[PartitionHalted, ...] = ()
 
 
 def diagnose(checkup: Checkup) -> list[Finding]:
     """Return what needs somebody, problems first."""
     found = [
         *_of_topics(checkup),
+        *_of_halts(checkup.halted),
         *_of_registry(checkup),
         *_of_scheduler(checkup),
         *_of_groups(checkup.groups),
@@ -163,6 +168,22 @@ def _of_topics(checkup: Checkup) -> Iterator[Finding]:
         else:
             remedy = "`harn topology apply --sync` sets what can be set"
             yield Finding(Level.ADVICE, difference, remedy)
+
+
+def _of_halts(halted: Iterable[PartitionHalted]) -> Iterator[Finding]:
+    for each in halted:
+        stage, partition, offset = each["stage"], each["partition"], each["offset"]
+        position = Position(each["topic"], partition, offset)
+        timer = each["timer"]
+        what = "" if timer is None else f", at the timer of row {timer}"
+        skipped = str(position) if timer is None else f"{position} --timer {shlex.quote(timer)}"
+        yield Finding(
+            Level.PROBLEM,
+            f"stage {stage} is halted before {position}{what}: {each['reason']}",
+            f"look at the record: `harn log tail {position.topic} --partition {partition} --from "
+            f"{offset} --limit 1`; with a fold that takes it, `harn stage resume {stage} "
+            f"{partition}`; or give it up: `harn stage skip {skipped}`",
+        )
 
 
 def _of_registry(checkup: Checkup) -> Iterator[Finding]:
@@ -246,8 +267,7 @@ def _of_lag(group: Group) -> Iterator[Finding]:
             Level.PROBLEM,
             f"role {group.role} is {group.lag} records behind on {group.topic}, "
             f"{group.lags[latest]} of them in partition {latest}",
-            "add members up to the number of partitions; when one partition alone is late, look "
-            "for `stage_partition_halted`",
+            "add members up to the number of partitions, or look what holds the latest one up",
         )
 
 
@@ -274,7 +294,7 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
             Level.PROBLEM,
             f"dispatch partitions {named} have not folded revision "
             f"{registry.broadcast if registry else 0}",
-            "see that a role dispatch runs, and look for `stage_partition_halted` in its log",
+            "see that a role dispatch runs, and that none of its partitions is halted",
         )
     for each in partitions:
         late_ms = 0 if each.overdue_ms is None else checkup.at_ms - each.overdue_ms
@@ -282,7 +302,7 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
             yield Finding(
                 Level.PROBLEM,
                 f"a timer of dispatch partition {each.partition} is {late_ms // 1000} s overdue",
-                "see that a role dispatch runs, and look for `stage_partition_halted` in its log",
+                "see that a role dispatch runs, and that none of its partitions is halted",
             )
 
 

@@ -5,7 +5,9 @@ Source: DESIGN "Roles", "State".
 
 from __future__ import annotations
 
+import os
 import platform
+import socket
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
@@ -22,17 +24,18 @@ from streams.audit.kafka_log import KafkaLog
 from streams.audit.table_rows import table_rows
 from streams.codec import Codec
 from streams.core.registry_policy import last_proposal
-from streams.core.wire import RowCircuit, RowDispatch
+from streams.core.wire import PartitionHalted, RowCircuit, RowDispatch
 from streams.edge.applier import policy_of
 from streams.edge.checkup import Checkup, Dispatcher, Group, Registry
 from streams.edge.codecs import codec_of
 from streams.edge.group_members import Membership, memberships
+from streams.edge.halts import halted_partitions
 from streams.edge.ingest.webhooks.secrets import SecretFiles
 from streams.edge.ingest.webhooks.targets import targets_of
 from streams.edge.queue_catalog import queue_topics, read_catalog
 from streams.edge.registry_view import RegistryView, read_registry
 from streams.edge.scheduler_proposal import policy_of_environment
-from streams.errors import BrokerError
+from streams.errors import BrokerError, StageHalted
 from streams.kafka import make_admin
 from streams.provision import plan_topics
 from streams.settings import Settings
@@ -61,7 +64,7 @@ class _Follower(NamedTuple):
 def examine(settings: Settings) -> Checkup:
     """Look at everything that a cluster can tell.
 
-    Raises: BrokerError when it does not answer; StageHalted where the registry's fold raises.
+    Raises: BrokerError when it does not answer.
     """
     admin, codec = make_admin(settings), codec_of(settings)
     brokers = _brokers(admin, settings)
@@ -77,9 +80,38 @@ def examine(settings: Settings) -> Checkup:
     )
     if any(change.kind is ChangeKind.CREATE for change in changes):
         return checkup  # what is missing cannot be read, and is the first thing to mend
-    view = read_registry(settings, codec)
+    view = _registry(settings, codec)
     with KafkaLog(settings) as log:
         return _filled(checkup, settings, admin, codec, view, log)
+
+
+def _registry(settings: Settings, codec: Codec) -> RegistryView | PartitionHalted:
+    """Return the registry's view, or where its fold raises: the registry stands there as well."""
+    try:
+        return read_registry(settings, codec)
+    except StageHalted as halt:
+        topic, partition, offset = halt.position
+        return {
+            "stage": halt.stage,
+            "fold": TOPOLOGY.stage(halt.stage).fold_id,
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timer": None,
+            "reason": halt.reason,
+            "member": f"{socket.gethostname()}-{os.getpid()}",
+        }
+
+
+def _halted(
+    log: KafkaLog, codec: Codec, found_here: PartitionHalted | None
+) -> tuple[PartitionHalted, ...]:
+    """Return what the members told, and what was found here unless it is the same."""
+    told = halted_partitions(log, codec, TOPOLOGY.stages)
+    places = {(each["topic"], each["partition"]) for each in told}
+    if found_here is None or (found_here["topic"], found_here["partition"]) in places:
+        return told
+    return (*told, found_here)
 
 
 def _filled(
@@ -87,25 +119,31 @@ def _filled(
     settings: Settings,
     admin: AdminClient,
     codec: Codec,
-    view: RegistryView,
+    found: RegistryView | PartitionHalted,
     log: KafkaLog,
 ) -> Checkup:
+    view = found if isinstance(found, RegistryView) else None
     followers = list(_followers(log))
     described = memberships(admin, sorted({each.group for each in followers}))
     groups = tuple(_group(each, described[each.group], log) for each in followers)
     return replace(
         checkup,
-        registry=Registry(
-            revision=view.revision,
-            broadcast=view.broadcast,
-            states=dict(sorted(Counter(row["state"] for row in view.rows).items())),
-            policy=view.policy,
-            proposed=last_proposal(view.memory.state),
-        ),
+        registry=None if view is None else _registered(view),
         groups=groups,
         dispatchers=tuple(_dispatchers(log, codec, TOPOLOGY.stage(_DISPATCH))),
-        secrets=_secrets(settings, view),
+        secrets={} if view is None else _secrets(settings, view),
         queues=read_catalog(settings, codec).summaries,
+        halted=_halted(log, codec, None if isinstance(found, RegistryView) else found),
+    )
+
+
+def _registered(view: RegistryView) -> Registry:
+    return Registry(
+        revision=view.revision,
+        broadcast=view.broadcast,
+        states=dict(sorted(Counter(row["state"] for row in view.rows).items())),
+        policy=view.policy,
+        proposed=last_proposal(view.memory.state),
     )
 
 

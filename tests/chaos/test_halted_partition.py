@@ -67,6 +67,7 @@ def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
         assert 0 < len(free) < EVENTS, "the events lie in several partitions"
         wait_until("the others end", lambda: free <= set(terminal_records(settings)), 60)
 
+        _doctor_names(settings, halted)
         refused = cli(settings, "stage", "skip", str(halted._replace(offset=halted.offset + 1)))
         assert refused.returncode == 2
         assert str(halted) in refused.stderr, "the refusal says where the stage stands"
@@ -92,6 +93,14 @@ def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
     assert places == [tuple(halted)]
     assert [entry.value["code"] for entry in quarantined] == ["skipped"]
     assert_audit_is_clean(settings)
+
+
+def _doctor_names(settings: Settings, halted: Position) -> None:
+    examined = cli(settings, "doctor")
+    assert examined.returncode == 1
+    said = " ".join(examined.stdout.split())
+    assert f"stage dispatch is halted before {halted}: RuntimeError" in said
+    assert f"harn stage skip {halted}" in said
 
 
 def _member(

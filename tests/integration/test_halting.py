@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from streams.audit.kafka_log import KafkaLog
 from streams.core.record import Position, Record
 from streams.core.state import Answer, Fold, State
+from streams.core.wire import PartitionHalted
+from streams.edge.halts import halted_partitions
 from tests.support import toy
 from tests.support.broker import Kafka
 from tests.support.eventually import eventually
+from tests.support.fleet import wait_until
 from tests.support.live_toy import LiveToy, Member
 from tests.support.toy import command
 
@@ -65,6 +70,33 @@ async def test_a_word_to_resume_is_obeyed_once(kafka: Kafka) -> None:
     assert live.texts() == ["a0", "b0"]
     assert [(q["offset"], q["code"]) for q in live.values(live.quarantine)] == [(1, "skipped")]
     live.assert_every_record_was_folded_once()
+
+
+async def test_a_halt_is_told_to_any_host_until_it_is_over(kafka: Kafka) -> None:
+    live = LiveToy(kafka.settings)
+    tries = Tries("bad")
+    live.append(emit("a"), emit("bad"), emit("b"))
+    live.append(emit("c"), partition=1)
+
+    def told() -> list[PartitionHalted]:
+        with KafkaLog(live.settings) as log:
+            stages = [live.topology.stage(live.name)]
+            return list(halted_partitions(log, live.codec, stages))
+
+    async with live.member(live.fold(tries)) as member:
+        await eventually(member.halted, "the partition halts")
+        [halt] = await asyncio.to_thread(wait_until, "the log tells it", told, 60)
+        assert (halt["stage"], halt["topic"], halt["partition"], halt["offset"]) == (
+            live.name,
+            live.mailbox,
+            0,
+            1,
+        )
+        assert (halt["reason"], halt["timer"]) == ("RuntimeError('bad')", None)
+    assert await asyncio.to_thread(told) == [halt], "it still holds when nobody runs the stage"
+    async with live.member():
+        await live.everything_folded()
+    assert await asyncio.to_thread(told) == []
 
 
 async def test_a_mended_fold_goes_on_where_it_stood(kafka: Kafka) -> None:

@@ -29,6 +29,7 @@ from tests.support import toy
 from tests.support.fleet import wait_until
 from topology import TOPOLOGY, Topology
 from topology.model import Cleanup, RetentionRule, Topic, TopicRole
+from topology.topics import LIFECYCLE
 
 JOURNAL = "audit.journal"
 PARTITIONS = 4
@@ -101,7 +102,7 @@ class LiveToy:
             co_partitioned_with=self.mailbox,
         )
         ours = (*topics, changelog)
-        shared = (TOPOLOGY.topic(JOURNAL), TOPOLOGY.topic("audit.checkpoints"))
+        shared = (TOPOLOGY.topic(name) for name in (JOURNAL, "audit.checkpoints", LIFECYCLE))
         return Topology(topics=(*ours, *shared), stages=(stage,))
 
     def bound(self, fold: Fold | None = None) -> BoundStage:

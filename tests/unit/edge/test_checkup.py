@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from streams.core import scheduler_policy
-from streams.core.wire import SchedulerPolicy
+from streams.core.wire import PartitionHalted, SchedulerPolicy
 from streams.edge.checkup import (
     LAG_RECORDS_MAX,
     OVERDUE_MS_MAX,
@@ -65,6 +65,42 @@ def test_a_topic_that_keeps_roles_from_starting_is_a_problem_and_drift_is_advice
         (Level.PROBLEM, "y: is missing"),
         (Level.ADVICE, "x: drifted"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("timer", "where", "skip"),
+    [
+        (None, "", "trigger.dispatches/3/1042"),
+        (
+            "d:it's",
+            ", at the timer of row d:it's",
+            "trigger.dispatches/3/1042 --timer 'd:it'\"'\"'s'",
+        ),
+    ],
+)
+def test_a_halted_partition_is_named_with_what_halts_it(
+    timer: str | None, where: str, skip: str
+) -> None:
+    halt: PartitionHalted = {
+        "stage": "dispatch",
+        "fold": "dispatch@1",
+        "topic": "trigger.dispatches",
+        "partition": 3,
+        "offset": 1042,
+        "timer": timer,
+        "reason": "KeyError('x')",
+        "member": "host-1",
+    }
+    [finding] = found(halted=(halt,))
+    assert finding.level is Level.PROBLEM
+    assert finding.what == (
+        f"stage dispatch is halted before trigger.dispatches/3/1042{where}: KeyError('x')"
+    )
+    assert "`harn log tail trigger.dispatches --partition 3 --from 1042 --limit 1`" in (
+        finding.remedy
+    )
+    assert "`harn stage resume dispatch 3`" in finding.remedy
+    assert f"`harn stage skip {skip}`" in finding.remedy
 
 
 def test_a_revision_that_is_not_broadcast_is_a_problem() -> None:

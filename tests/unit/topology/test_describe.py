@@ -104,6 +104,7 @@ def test_a_stage_may_write_what_it_declares_and_nothing_else() -> None:
         stage.changelog,
         "audit.journal",
         "audit.checkpoints",
+        "orchestrator.lifecycle",
     }
 
 
