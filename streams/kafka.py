@@ -35,6 +35,7 @@ __all__ = [
     "make_producer",
     "places_of",
     "producer_config",
+    "right_missing",
 ]
 
 _Answer = TypeVar("_Answer")
@@ -77,6 +78,14 @@ PASSING = frozenset(
     }
 )
 """Errors of a consumer in a group after which librdkafka goes on trying by itself."""
+
+_REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 # Keys of librdkafka that are spelled with underscores: callbacks, and Python's own.
 _UNDERSCORED = {"log_level", "on_commit", "on_delivery"}
@@ -208,6 +217,16 @@ def _asked(ask: Callable[[float], _Answer], soon: frozenset[int], timeout_s: flo
             if time.monotonic() > deadline_s or reason.code() not in soon:
                 raise
             time.sleep(_ASK_AGAIN_S)
+
+
+def right_missing(error: KafkaError) -> str | None:
+    """Return what to do about a right that this user has not; None for any other error."""
+    if error.code() not in _REFUSED:
+        return None
+    return (
+        "grant this user what `harn topology acls` prints: for role operator, or for role audit "
+        "where `harn audit` is to run"
+    )
 
 
 def broker_urls(settings: Settings) -> list[str]:

@@ -16,7 +16,7 @@ import topology.errors
 from streams.core.flow import flow_of
 from streams.core.wire import BindingDefinition
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import make_admin
+from streams.kafka import make_admin, right_missing
 from streams.settings import Settings
 from streams.stages import FOLDS
 from topology import TOPOLOGY, Stage, Topic, Topology
@@ -39,6 +39,7 @@ __all__ = [
     "provision_topics",
     "queue_problem",
     "resolved_topics",
+    "topics_of_bindings",
     "verify_stages",
     "verify_topics_of_edges",
 ]
@@ -106,12 +107,19 @@ def provision_bindings(
     """
     layout = layout_of(settings)
     with _own_errors(settings):
-        found = [*_gates(bindings, declared), *_queues(bindings, declared)]
+        found = topics_of_bindings(bindings, declared)
         if found:
             topics = {topic.name: resolve_topic(topic, layout) for topic in found}
             admin = make_admin(settings)
             _refuse_clashes(admin.list_topics(timeout=_LIST_S).topics, topics)
             apply(admin, list(topics.values()))
+
+
+def topics_of_bindings(
+    bindings: Collection[BindingDefinition], declared: Topology = TOPOLOGY
+) -> list[Topic]:
+    """Return the topics that bindings name: of their gates, and of their queues."""
+    return [*_gates(bindings, declared), *_queues(bindings, declared)]
 
 
 def _refuse_clashes(present: Iterable[str], wanted: Iterable[str]) -> None:
@@ -201,5 +209,7 @@ def _own_errors(settings: Settings) -> Iterator[None]:
         raise BrokerError(
             f"Kafka at {settings.bootstrap}: {cause.str()}",
             retryable=outage,
-            remedy="check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up" if outage else None,
+            remedy="check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up"
+            if outage
+            else right_missing(cause),
         ) from exception

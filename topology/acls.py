@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from topology.model import Edge, Stage, TopicRole, Topology
+from topology.model import APPLICATION, Edge, Stage, TopicRole, Topology
 from topology.topics import PARTITION_HALTED
 
 __all__ = ["Acl", "acls", "command"]
 
+_OUR_GROUPS = f"{APPLICATION}."
 _CONFIGURE = ("Create", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
 
 
@@ -35,6 +36,13 @@ def acls(topology: Topology) -> tuple[Acl, ...]:
     return (
         *(acl for stage in topology.stages for acl in _stage_acls(topology, stage)),
         *(acl for edge in topology.edges for acl in _edge_acls(edge)),
+        *(
+            acl
+            for edge in topology.edges
+            if edge.examines
+            for acl in _examiner(topology, edge.name)
+        ),
+        Acl("audit", "group", _OUR_GROUPS, ("Describe",), prefixed=True),
         *(
             Acl("audit", "topic", name, ("Read", "DescribeConfigs"), prefixed)
             for name, prefixed in _patterns(topology)
@@ -105,6 +113,16 @@ def _edge_acls(edge: Edge) -> Iterator[Acl]:
         yield Acl(edge.name, "group", group, ("Describe",))
     if edge.foreign_groups is not None:
         yield Acl(edge.name, "group", edge.foreign_groups, ("Read",), prefixed=True)
+
+
+def _examiner(topology: Topology, role: str) -> Iterator[Acl]:
+    """Yield what it takes to see every topic, its settings, and where every group stands."""
+    for name, prefixed in _patterns(topology):
+        yield Acl(role, "topic", name, ("Describe", "DescribeConfigs"), prefixed)
+    yield Acl(role, "group", _OUR_GROUPS, ("Describe",), prefixed=True)
+    for group in sorted({edge.group for edge in topology.edges if edge.reads_in_group}):
+        if not group.startswith(_OUR_GROUPS):
+            yield Acl(role, "group", group, ("Describe",))
 
 
 def _patterns(topology: Topology) -> Iterator[tuple[str, bool]]:

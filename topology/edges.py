@@ -6,7 +6,7 @@ Source: DESIGN "Roles".
 from __future__ import annotations
 
 from topology.model import Edge
-from topology.topics import QUEUE_TOPICS, TURN_RECORDS
+from topology.topics import GATE_TOPICS, LIFECYCLE, QUEUE_TOPICS, TURN_RECORDS
 
 INGEST = Edge(
     name="ingest",
@@ -28,7 +28,7 @@ PUMP = Edge(
     name="pump",
     reads=INVOKER.reads_in_group,
     watched_groups=(INVOKER.group,),
-    writes=("orchestrator.lifecycle",),
+    writes=(LIFECYCLE,),
     doc="Part of inbox: looks how far the invokers are behind, and holds inbox back meanwhile.",
 )
 
@@ -108,11 +108,14 @@ OPERATOR = Edge(
         "worker.queues",
         "worker.requests",
         "worker.deliveries",
+        LIFECYCLE,
+        *GATE_TOPICS,
         *QUEUE_TOPICS,
         "agent_turns",
         *TURN_RECORDS,
         "fleet.workers",
     ),
+    examines=True,
     writes=(
         "triggers.registry",
         "worker.queues",
@@ -122,7 +125,7 @@ OPERATOR = Edge(
         "trigger.cancel.requests",
         "trigger.operations.audit",
     ),
-    doc="A person at the command line: applies manifests, emits, cancels, resumes and skips.",
+    doc="A person at the command line: applies, emits, cancels, resumes, skips, explains.",
 )
 
 EDGES: tuple[Edge, ...] = (

@@ -168,6 +168,8 @@ class Edge:
     may read those is their owners' business.
     `known_group` is its group's name where users know it by one; `transactional` edges write what
     belongs to a partition that they read in transactions, with ids that begin with the group.
+    `examines` is for one that looks at the whole application: the settings of every topic, and how
+    far every group is.
     """
 
     name: str
@@ -180,6 +182,7 @@ class Edge:
     foreign_groups: str | None = None
     known_group: str | None = None
     transactional: bool = False
+    examines: bool = False
 
     @property
     def group(self) -> str:

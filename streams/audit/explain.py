@@ -1,6 +1,7 @@
 """Everything that happened to one event, as a tree: its dispatches, and under each its steps.
 
     event → dispatch of each binding → attempts, retries, decisions of gates, terminal record
+                                     → its job on a worker queue → claims, responses
 
 The event's records have its id as their key, so one partition of each output topic is read; the
 envelope and the matches are found through the mailboxes.
@@ -14,13 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from streams.audit.log import LogReader, LogRecord
-from streams.codec import Codec, DecodeError
+from streams.audit.explain_jobs import JobStory, jobs_of
+from streams.audit.happening import Happening, happenings
+from streams.audit.log import LogReader
+from streams.codec import Codec
 from streams.core.dlq_words import home_of
 from streams.core.placement import partition_of
-from streams.core.record import Position
 
-__all__ = ["DispatchStory", "EventStory", "Graph", "Happening", "explain"]
+__all__ = ["READS", "DispatchStory", "EventStory", "Graph", "Happening", "JobStory", "explain"]
 
 ENVELOPES = "trigger.inbox.envelopes"
 DISPATCHES = "trigger.dispatches"
@@ -28,20 +30,14 @@ LIFECYCLE = "triggers.lifecycle"
 CANCELS = "trigger.cancel.requests"
 ACTION_GRAPH = "observability.action_graph"
 _KEYED_BY_EVENT = (LIFECYCLE, "trigger.attempts", "trigger.outbox", "trigger.dlq")
+
+READS = (ENVELOPES, DISPATCHES, CANCELS, *_KEYED_BY_EVENT, ACTION_GRAPH)
+"""What every explanation is told from; gates and queues have topics of their own beside."""
+
 _GATE_TOPICS = tuple(
     f"trigger.{gate}."
     for gate in ("batch", "debounce", "rate_limit", "throttle", "singleton", "concurrency")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One record about the event; `value` is decoded."""
-
-    at_ms: int
-    position: Position
-    kind: str
-    value: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -51,6 +47,7 @@ class DispatchStory:
     dispatch_id: str
     binding_key: str = ""
     happenings: list[Happening] = field(default_factory=list[Happening])
+    jobs: list[JobStory] = field(default_factory=list[JobStory])
 
     @property
     def outcome(self) -> str:
@@ -89,6 +86,11 @@ class EventStory:
     dispatches: dict[str, DispatchStory] = field(default_factory=dict[str, DispatchStory])
 
     @property
+    def binding_keys(self) -> frozenset[str]:
+        """The bindings under which it was dispatched."""
+        return frozenset(each.binding_key for each in self.dispatches.values())
+
+    @property
     def known(self) -> bool:
         """Whether the log has anything about the event."""
         return bool(self.envelopes or self.happenings or self.dispatches)
@@ -109,7 +111,8 @@ def explain(reader: LogReader, codec: Codec, event_id: str) -> EventStory:
     """Collect everything that the log holds about an event.
 
     Returns: the story; `known` is false when the log has nothing about the event.
-    Cost:    one partition of each output topic, and both trigger mailboxes, are read.
+    Cost:    one partition of each output topic, and both trigger mailboxes, are read; `jobs_of`
+             says what is read of queues.
     """
     story = EventStory(event_id)
     asked = _Asked(reader, codec, event_id)
@@ -133,6 +136,7 @@ def explain(reader: LogReader, codec: Codec, event_id: str) -> EventStory:
             _enter(story, asked.everywhere(topic))
     for dispatch in story.dispatches.values():
         dispatch.happenings.sort(key=lambda happening: happening.at_ms)
+        dispatch.jobs = jobs_of(reader, codec, dispatch.dispatch_id, dispatch.happenings)
     return story
 
 
@@ -173,30 +177,24 @@ def _dispatch_of(value: dict[str, Any]) -> str | None:
 def _found(
     reader: LogReader, codec: Codec, topic: str, partitions: range | tuple[int, ...], event_id: str
 ) -> Iterator[Happening]:
-    places = [(topic, partition) for partition in partitions]
     needle = event_id.encode()
-    for place, span in reader.spans(places).items() if places else ():
-        for records in reader.read(place, *span):
-            for record in records:
-                # The id stands in the value as it is: what does not hold it need not be decoded.
-                if needle in (record.value or b""):
-                    happening = _happening(codec, place, record, event_id)
-                    if happening is not None:
-                        yield happening
+    # The id stands in the value as it is: what does not hold it need not be decoded.
+    found = happenings(
+        reader,
+        codec,
+        [(topic, partition) for partition in partitions],
+        lambda record: needle in (record.value or b""),
+    )
+    for each in found:
+        if event_id in _events(each):
+            yield each
 
 
-def _happening(
-    codec: Codec, place: tuple[str, int], record: LogRecord, event_id: str
-) -> Happening | None:
-    try:
-        _, value = codec.decode(record.value or b"")
-    except DecodeError:
-        return None
+def _events(happening: Happening) -> set[str | None]:
+    """Return the ids of the events that a record is about."""
+    value = happening.value
     event = value.get("event")
     about = {event.get("id") if isinstance(event, dict) else value.get("event_id")}
-    if place[0] == ENVELOPES:
+    if happening.position.topic == ENVELOPES:
         about.add(value.get("replay_of_event_id"))
-    if event_id not in about:
-        return None
-    kind = next((text.decode() for name, text in record.headers if name == "kind"), "")
-    return Happening(record.timestamp, Position(*place, record.offset), kind, value)
+    return about

@@ -28,7 +28,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streams.audit.log import Headers, LogRecord, Place, Span
 from streams.errors import BrokerError
-from streams.kafka import make_admin, make_consumer
+from streams.kafka import make_admin, make_consumer, right_missing
 from streams.settings import Settings
 
 __all__ = ["KafkaLog"]
@@ -267,7 +267,9 @@ class _outages:  # noqa: N801 - reads as a statement
         if isinstance(error, KafkaException):
             reason: KafkaError = error.args[0]
             raise BrokerError(
-                f"{self._what} could not be read: {reason.str()}", retryable=reason.retriable()
+                f"{self._what} could not be read: {reason.str()}",
+                retryable=reason.retriable(),
+                remedy=right_missing(reason),
             ) from error
         if isinstance(error, TimeoutError):
             raise BrokerError(

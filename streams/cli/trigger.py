@@ -19,8 +19,8 @@ from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.trigger_cancel import cancel
 from streams.cli.trigger_dlq import app as dlq
 from streams.cli.trigger_emit import TENANT_SCOPE, ChannelOptions, emit_events
+from streams.cli.trigger_explain import UNSEEN, print_story, require_readable, unseen_topics
 from streams.cli.trigger_explain import as_json as story_json
-from streams.cli.trigger_explain import print_story
 from streams.cli.trigger_register import drain, register
 from streams.cli.trigger_replay import replay
 from streams.cli.trigger_show import list_triggers, show
@@ -160,18 +160,23 @@ def explain(
 ) -> None:
     """Show everything that happened to one event, from its envelope to its outcomes.
 
-    Exit codes: 0 shown; 1 the log has nothing about it.
+    Exit codes: 0 shown; 1 the log has nothing about it; 5 no broker, or this user may not read.
     """
     settings = cluster_of(settings_from(state_dir=state_dir))
+    codec = codec_of(settings)
     with KafkaLog(settings) as log:
-        story = explain_event(log, codec_of(settings), event_id)
+        require_readable(log.topic_names())
+        story = explain_event(log, codec, event_id)
+        unseen = unseen_topics(log.topic_names(), story, read_registry(settings, codec).rows)
     if not story.known:
         notice(f"the log has nothing about event {event_id}")
         raise typer.Exit(1)
     if as_json:
-        typer.echo(msgspec.json.encode(story_json(story)).decode())
+        typer.echo(msgspec.json.encode({**story_json(story), "unseen_topics": unseen}).decode())
     else:
         print_story(screen(), story)
+    if unseen:
+        notice(f"not shown is what {', '.join(unseen)} hold: {UNSEEN}")
 
 
 @app.command()

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from streams.audit.explain import DispatchStory, EventStory, Happening
+from streams.audit.explain import READS, DispatchStory, EventStory, Happening, JobStory
 from streams.core.clock import rfc3339
+from streams.core.wire import RowRegisteredBinding
+from streams.errors import BrokerError
+from streams.provision import topics_of_bindings
 
-__all__ = ["as_json", "print_story"]
+__all__ = ["UNSEEN", "as_json", "print_story", "require_readable", "unseen_topics"]
+
+UNSEEN = (
+    "they are gone, or this user may not see them; `harn topology acls` prints the rights of role "
+    "operator"
+)
 
 _STYLES = {
     "dispatch_succeeded": "green",
@@ -20,6 +29,9 @@ _STYLES = {
     "dispatch_skipped": "cyan",
     "dispatch_cancelled": "magenta",
     "live": "bold",
+    "job_acked": "green",
+    "job_dead": "red",
+    "job_purged": "magenta",
 }
 # Said twice, once for people's streams and once for machines': the tree shows it once.
 _REPEATED = frozenset(
@@ -32,6 +44,34 @@ _REPEATED = frozenset(
         "DispatchCancelled",
     }
 )
+
+
+def require_readable(present: Collection[str]) -> None:
+    """Raise BrokerError unless everything that each explanation is told from is among these.
+
+    A broker does not list what a user may not see: without this, nothing would be told of it.
+    """
+    hidden = [topic for topic in READS if topic not in present]
+    if hidden:
+        raise BrokerError(
+            f"{', '.join(hidden)} cannot be seen: {UNSEEN}",
+            retryable=False,
+            remedy="grant these rights, or see with `harn topology plan` what is missing",
+        )
+
+
+def unseen_topics(
+    present: Collection[str], story: EventStory, registered: Iterable[RowRegisteredBinding]
+) -> list[str]:
+    """Return the topics of gates and queues that belong to the story and are not among these."""
+    bindings = [
+        row["binding"]
+        for row in registered
+        if f"{row['binding']['trigger_id']}@v{row['binding']['version']}" in story.binding_keys
+    ]
+    return sorted(
+        {topic.name for topic in topics_of_bindings(bindings) if topic.name not in present}
+    )
 
 
 def print_story(console: Console, story: EventStory) -> None:
@@ -83,6 +123,17 @@ def _add_dispatch(tree: Tree, dispatch: DispatchStory) -> None:
     for happening in dispatch.happenings:
         if happening.kind not in _REPEATED:
             branch.add(_line(happening, first_ms))
+    for job in dispatch.jobs:
+        _add_job(branch, job, first_ms)
+
+
+def _add_job(branch: Tree, job: JobStory, first_ms: int) -> None:
+    style = _STYLES.get(job.outcome, "")
+    shown = f"[{style}]{job.outcome}[/]" if style else job.outcome
+    name = escape(f"job {job.job_event_id} of queue {job.queue}")
+    steps = branch.add(f"[bold]{name}[/] {shown}")
+    for happening in job.happenings:
+        steps.add(_line(happening, first_ms))
 
 
 def _line(happening: Happening, first_ms: int) -> str:
@@ -99,6 +150,7 @@ def _detail(value: dict[str, Any]) -> str:
         *("attempt", "outcome", "delay_ms", "reason", "final_error", "error_msg", "error"),
         *("result", "skip_stage", "detail", "gate", "predicate", "first_event_id"),
         *("requested_by", "audit_id", "status", "state", "replays", "replay_event_id"),
+        *("consumer_id", "claim_id", "delivery", "deliveries", "skipped_by", "purged_by"),
     )
     return " ".join(f"{name}={value[name]}" for name in names if value.get(name) is not None)
 
@@ -123,6 +175,15 @@ def as_json(story: EventStory) -> dict[str, Any]:
                 "binding_key": dispatch.binding_key,
                 "outcome": dispatch.outcome,
                 "happenings": [_entry(happening) for happening in dispatch.happenings],
+                "jobs": [
+                    {
+                        "queue": job.queue,
+                        "job_event_id": job.job_event_id,
+                        "outcome": job.outcome,
+                        "happenings": [_entry(happening) for happening in job.happenings],
+                    }
+                    for job in dispatch.jobs
+                ],
             }
             for dispatch in story.dispatches.values()
         ],

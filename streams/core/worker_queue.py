@@ -93,12 +93,13 @@ def receipt(row: RowDispatch, queue: str, /) -> str:
     """Make the result of a dispatch that enqueued a job, as JSON text.
 
     `job_event_id` is the job's offset, which only the broker knows when it is appended; the job
-    is found by `dispatch_id`.
+    is found on `job_topic` by `dispatch_id`.
     """
     value = {
         "queue": queue,
         "dispatch_id": row["dispatch_id"],
         "job_event_id": None,
+        "job_topic": topic_of(queue),
         "response_topic": responses_of(queue),
     }
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

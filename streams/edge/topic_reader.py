@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import ends_of, make_admin, make_consumer
+from streams.kafka import ends_of, make_admin, make_consumer, right_missing
 from streams.settings import Settings
 
 __all__ = [
@@ -204,10 +204,16 @@ class TopicReader:
 def _failure(settings: Settings, topic: str, error: KafkaError) -> BrokerError | TopologyError:
     if error.code() in _MISSING:
         return TopologyError(
-            f"topic {topic} is missing at {settings.bootstrap}", remedy="run `harn topology apply`"
+            f"topic {topic} is missing at {settings.bootstrap}",
+            remedy="run `harn topology apply`; where there are ACLs, this user may not see it: "
+            "`harn topology acls` prints what each role needs",
         )
     message = f"{topic} at {settings.bootstrap} cannot be reached: {error.str()}"
-    return BrokerError(message, retryable=error.retriable() or error.code() in _PASSING)
+    return BrokerError(
+        message,
+        retryable=error.retriable() or error.code() in _PASSING,
+        remedy=right_missing(error),
+    )
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -126,6 +126,13 @@ async def test_a_producer_and_a_consumer_share_a_queue(
             "failed": 1,
         }
         assert by_status["failed"][0]["error"] == "ValueError: never works"
+        story = answer(
+            await asyncio.to_thread(cli, settings, "trigger", "explain", "trigger_evt_3", "--json")
+        )
+        [job] = story["dispatches"][0]["jobs"]
+        assert (job["queue"], job["outcome"]) == ("triage", "claimed")
+        told = [each["kind"] for each in job["happenings"]]
+        assert told == ["trigger_dispatch", "job_claimed", "job_response"]
         left = in_words(in_flight=1, acked=4, responses=5)
         assert await asyncio.to_thread(standing, settings, consumer) == left
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from streams.audit.explain import explain
-from streams.cli.trigger_explain import as_json, print_story
+from streams.audit.explain import READS, explain
+from streams.cli.trigger_explain import as_json, print_story, require_readable, unseen_topics
 from streams.codec import Codec
+from streams.core.wire import RowRegisteredBinding
+from streams.edge.registry_view import RegistryLog
+from streams.edge.topic_reader import ReadRecord
+from streams.errors import BrokerError
 from streams.testing import PipelineDriver, event
 from tests.support.triggers import bindings_of
 
@@ -148,3 +153,140 @@ def test_replays_dead_letters_and_the_action_graph_belong_to_the_story() -> None
     shown = as_json(story)
     assert shown["replays"][0]["event_id"] == "r1"
     assert shown["action_graph"]["edges"]
+
+
+QUEUED = """
+[[triggers]]
+id = "triage"
+kind = "webhook"
+provider = "github"
+match = { events = [] }
+handler = "worker://triage:new"
+"""
+QUEUE = "triage_new"
+
+
+def queued(*event_ids: str) -> PipelineDriver:
+    driver = PipelineDriver(partitions=1)
+    driver.apply(bindings_of(QUEUED))
+    for event_id in event_ids:
+        driver.emit(event(event_id))
+    driver.finish()
+    return driver
+
+
+def decide(driver: PipelineDriver, kind: str, job: str, **fields: object) -> None:
+    """Append a record about a job, as scheduler and worker do."""
+    topic = f"worker.{QUEUE}.{'responses' if kind == 'job_response' else 'claims'}"
+    said = {"queue": QUEUE, "job_event_id": job, "consumer_id": "worker-a", "claim_id": f"{job}.1"}
+    driver.kafka.append(
+        topic,
+        Codec().encode(kind, {**said, **fields}),
+        key=job.encode(),
+        headers=[("kind", kind.encode())],
+        partition=0,
+    )
+
+
+def claim(driver: PipelineDriver, job: str) -> None:
+    at = driver.clock.now_ms
+    decide(
+        driver,
+        "job_claimed",
+        job,
+        fence=1,
+        incarnation="i",
+        delivery=1,
+        fairness_key="_",
+        promoted=False,
+        claimed_at_ms=at,
+        expires_at_ms=at + 1_000,
+    )
+
+
+def test_a_job_on_a_queue_belongs_to_the_story_of_its_event() -> None:
+    driver = queued("e1", "e2")
+    [dispatch] = explain(driver.kafka, Codec(), "e2").dispatches.values()
+    [job] = dispatch.jobs
+    assert (job.queue, job.job_event_id, job.outcome) == (QUEUE, "1", "ready")
+    assert [each.kind for each in job.happenings] == ["trigger_dispatch"]
+
+    claim(driver, "0")
+    claim(driver, "1")
+    driver.run_until_idle()
+    [dispatch] = explain(driver.kafka, Codec(), "e2").dispatches.values()
+    assert [job.outcome for job in dispatch.jobs] == ["claimed"]
+    decide(
+        driver,
+        "job_response",
+        "1",
+        trigger_id="triage",
+        event_id="e2",
+        dispatch_id=dispatch.dispatch_id,
+        handled_at_ms=driver.clock.now_ms,
+        outcome="succeeded",
+        result="42",
+        error=None,
+    )
+    driver.clock.move(1)
+    decide(driver, "job_acked", "1", fence=1, acked_at_ms=driver.clock.now_ms)
+    driver.run_until_idle()
+    story = explain(driver.kafka, Codec(), "e2")
+    [dispatch] = story.dispatches.values()
+    [job] = dispatch.jobs
+    assert job.outcome == "job_acked"
+    kinds = [each.kind for each in job.happenings]
+    assert kinds == ["trigger_dispatch", "job_claimed", "job_response", "job_acked"]
+
+    [shown] = as_json(story)["dispatches"][0]["jobs"]
+    assert (shown["job_event_id"], shown["outcome"]) == ("1", "job_acked")
+    out = StringIO()
+    print_story(Console(file=out, width=200), story)
+    assert f"job 1 of queue {QUEUE} job_acked" in out.getvalue()
+    assert "consumer_id=worker-a" in out.getvalue()
+
+
+def registered(driver: PipelineDriver) -> list[RowRegisteredBinding]:
+    log = RegistryLog(Codec())
+    log.add(
+        [
+            ReadRecord(0, record.offset, record.timestamp, record.key, record.value, record.headers)
+            for _, record in driver.kafka.history("triggers.registry")
+        ]
+    )
+    return list(log.view().rows)
+
+
+def test_topics_that_belong_to_the_story_and_are_not_to_be_seen_are_named() -> None:
+    driver = run()
+    story = explain(driver.kafka, Codec(), "e1")
+    rows = registered(driver)
+    names = driver.kafka.topic_names()
+    assert unseen_topics(names, story, rows) == []
+    hidden = names - {"trigger.rate_limit.works", "trigger.rate_limit.of_another"}
+    assert unseen_topics(hidden, story, rows) == ["trigger.rate_limit.works"]
+    queue = queued("e1")
+    story = explain(queue.kafka, Codec(), "e1")
+    assert unseen_topics([], story, registered(queue)) == [
+        f"worker.{QUEUE}",
+        f"worker.{QUEUE}.claims",
+        f"worker.{QUEUE}.responses",
+    ]
+
+
+def test_what_every_explanation_needs_must_be_seen() -> None:
+    require_readable(READS)
+    with pytest.raises(BrokerError, match=r"^trigger.outbox cannot be seen.*role operator"):
+        require_readable([topic for topic in READS if topic != "trigger.outbox"])
+
+
+def test_a_result_that_only_looks_like_a_receipt_is_followed_nowhere() -> None:
+    def answers(_event: object) -> dict[str, str]:
+        return {"queue": "triage", "dispatch_id": "of another", "response_topic": "x"}
+
+    driver = PipelineDriver(handlers={"answers": answers})
+    driver.apply(bindings_of(QUEUED.replace("worker://triage:new", "answers")))
+    driver.emit(event("e1"))
+    driver.finish()
+    [dispatch] = explain(driver.kafka, Codec(), "e1").dispatches.values()
+    assert (dispatch.outcome, dispatch.jobs) == ("dispatch_succeeded", [])

@@ -85,6 +85,7 @@ def test_a_dispatch_becomes_one_job_and_its_receipt_is_the_result() -> None:
         "queue": "triage-queue",
         "dispatch_id": "d1",
         "job_event_id": None,
+        "job_topic": "worker.triage-queue",
         "response_topic": "worker.triage-queue.responses",
     }
     assert not [key for key in log.rows if key.startswith(("d:", "e:"))]

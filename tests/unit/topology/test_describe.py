@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from streams.audit.explain import READS
 from topology import TOPOLOGY
-from topology.acls import acls, command
+from topology.acls import Acl, acls, command
 from topology.describe import as_json, duration, mermaid, page, topic_rows
 from topology.layout import Layout
 
@@ -124,6 +125,45 @@ def test_the_reader_of_all_and_the_provisioner_reach_every_declared_topic(role: 
         assert any(
             name.startswith(acl.name) if acl.prefixed else name == acl.name for acl in mine
         ), name
+
+
+def may(role: str, operation: str, topic: str) -> bool:
+    """Whether the rights of a role hold for a topic."""
+    return any(
+        operation in acl.operations
+        for acl in acls(TOPOLOGY)
+        if acl.role == role and acl.resource == "topic"
+        if (topic.startswith(acl.name) if acl.prefixed else topic == acl.name)
+    )
+
+
+@pytest.mark.parametrize("topic", [*READS, "trigger.throttle.orders", "worker.mail.claims"])
+def test_an_operator_may_read_what_an_event_is_explained_from(topic: str) -> None:
+    assert may("operator", "Read", topic)
+
+
+@pytest.mark.parametrize("topic", [each.name for each in TOPOLOGY.topics])
+def test_an_operator_may_see_what_the_whole_application_is_like(topic: str) -> None:
+    name = topic.replace("{queue}", "mail").replace("{binding}", "orders")
+    assert may("operator", "Describe", name)
+    assert may("operator", "DescribeConfigs", name)
+
+
+@pytest.mark.parametrize(
+    "group", sorted({edge.group for edge in TOPOLOGY.edges if edge.reads_in_group})
+)
+def test_an_operator_may_ask_how_far_every_group_is(group: str) -> None:
+    assert any(
+        "Describe" in acl.operations
+        for acl in acls(TOPOLOGY)
+        if (acl.role, acl.resource) == ("operator", "group")
+        if (group.startswith(acl.name) if acl.prefixed else group == acl.name)
+    )
+
+
+@pytest.mark.parametrize("role", ["operator", "audit"])
+def test_who_compares_offsets_may_ask_every_group_for_its_own(role: str) -> None:
+    assert Acl(role, "group", "harn.", ("Describe",), prefixed=True) in acls(TOPOLOGY)
 
 
 def test_a_right_is_shown_as_the_command_that_grants_it() -> None:
