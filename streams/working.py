@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from streams.edge.topic_reader import topic_names
 from streams.edge.worker import Worker, WorkerPlan
 from streams.edge.worker.consumer import Consumer
 from streams.edge.worker.observer import WorkerObserver
+from streams.edge.worker.reload import Reloader
 from streams.observe import logs
 from streams.observe.server import ObserveServer
 from streams.observe.worker_metrics import WorkerMetrics
@@ -87,9 +88,14 @@ def queue_keys(settings: Settings, codec: Codec, queues: Sequence[str]) -> list[
 
 
 async def run_worker(
-    settings: Settings, codec: Codec, consumer: Consumer, plan: WorkerPlan
+    settings: Settings,
+    codec: Codec,
+    consumer: Consumer,
+    plan: WorkerPlan,
+    *,
+    load: Callable[[], Consumer],
 ) -> None:
-    """Work until SIGTERM or SIGINT.
+    """Work until SIGTERM or SIGINT; SIGHUP reads the manifest anew, by `load`.
 
     Raises: HarnError when it cannot start, or something fails while it runs.
     """
@@ -100,6 +106,8 @@ async def run_worker(
     registry = CollectorRegistry()
     publisher = Publisher(settings, name="worker")
     worker = Worker(settings, publisher, codec, consumer, plan, observer=WorkerMetrics(registry))
+    reloader = Reloader(load, worker)
+    loop.add_signal_handler(signal.SIGHUP, reloader.ask)
     is_ready = False
     observe = ObserveServer(settings, registry, ready=lambda: is_ready)
     await observe.start()
@@ -107,6 +115,7 @@ async def run_worker(
     try:
         await publisher.start()
         await worker.start()
+        reloader.start()
         is_ready = True
         _log.info("ready", extra={"roles": "worker", "pid": os.getpid()})
         await _first_of(stopping, worker.failed, publisher.failed)
@@ -115,6 +124,7 @@ async def run_worker(
         _log.info("stopping", extra={"roles": "worker", "pid": os.getpid()})
         ending.end_within(settings.drain_ms / 1_000 + _STOP_S)
         stopping.cancel()
+        await reloader.stop()
         await worker.stop()
         await publisher.stop()
         await observe.stop()
@@ -193,3 +203,8 @@ class _Tally:
         """Pass it on."""
         if self._observer is not None:
             self._observer.strays(count)
+
+    def loop_blocked(self) -> None:
+        """Pass it on."""
+        if self._observer is not None:
+            self._observer.loop_blocked()

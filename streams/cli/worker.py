@@ -6,6 +6,7 @@ Source: seed worker-dispatch, "Producer / consumer split"; DESIGN "Roles".
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +72,8 @@ def run(
 ) -> None:
     """Run jobs until SIGTERM; then give back what has not begun, and let the rest end.
 
+    SIGHUP reads the manifest anew.
+
     The scheduler grants jobs (`harn orchestrator serve`, or `--role relay --role scheduler`); any
     number of workers may share a queue.
 
@@ -92,7 +95,7 @@ def run(
         concurrency=concurrency,
         claim_ttl_ms=ttl_ms,
     )
-    asyncio.run(run_worker(settings, codec, consumer, plan))
+    asyncio.run(run_worker(settings, codec, consumer, plan, load=partial(Consumer.load, config)))
 
 
 def claim_ttl_ms_of(text: str) -> int:

@@ -46,6 +46,12 @@ class WorkerMetrics:
             registry=registry,
         )
 
+        self._blocked = Counter(
+            "harn_worker_loop_blocked",
+            "Times that a handler of a worker held up its event loop for too long.",
+            registry=registry,
+        )
+
     def finished(self, queue: str, outcome: str, seconds: float) -> None:
         """A job ended."""
         label = self._label(queue)
@@ -68,3 +74,7 @@ class WorkerMetrics:
     def strays(self, count: int) -> None:
         """So many handlers run on."""
         self._strays.set(count)
+
+    def loop_blocked(self) -> None:
+        """A handler holds up the event loop."""
+        self._blocked.inc()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -45,6 +47,7 @@ class Counts(Unobserved):
     def __init__(self) -> None:
         self.settlements: Counter[bool] = Counter()
         self.lost = 0
+        self.blocked = threading.Event()
 
     def settled(self, queue: str, *, acked: bool) -> None:
         assert queue, "an answer is of a queue"
@@ -52,6 +55,9 @@ class Counts(Unobserved):
 
     def claims_lost(self, count: int) -> None:
         self.lost += count
+
+    def loop_blocked(self) -> None:
+        self.blocked.set()
 
 
 def trigger(trigger_id: str, handler: str, **more: Any) -> dict[str, Any]:
@@ -103,6 +109,8 @@ class WorkerRig:
         concurrency: int = 2,
         once: bool = False,
         drain_ms: int = 10_000,
+        ttl_ms: int = TTL_MS,
+        exit_now: Callable[[int], object] = os._exit,
     ) -> None:
         self.log = LogInMemory()
         self.deliveries = ListDeliveries()
@@ -116,11 +124,13 @@ class WorkerRig:
                 consumer_id=CONSUMER_ID,
                 queue_keys=queue_keys,
                 concurrency=concurrency,
-                claim_ttl_ms=TTL_MS,
+                claim_ttl_ms=ttl_ms,
                 once=once,
             ),
             observer=self.counts,
-            seams=Seams(deliveries=self.deliveries, clock=lambda: 1_700_000_000_000),
+            seams=Seams(
+                deliveries=self.deliveries, clock=lambda: 1_700_000_000_000, exit_now=exit_now
+            ),
         )
 
     async def start(self) -> WorkerRig:

@@ -79,6 +79,9 @@ class Consumer:
             )
         return found
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     @property
     def digest(self) -> str:
         """Return the digest of the gates: equal gates have equal ones."""

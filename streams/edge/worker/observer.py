@@ -32,6 +32,10 @@ class WorkerObserver(Protocol):
         """So many handlers were given up and run on all the same."""
         ...
 
+    def loop_blocked(self) -> None:
+        """A handler has held up the event loop for too long; told from another thread."""
+        ...
+
 
 class Unobserved:
     """Counts nothing."""
@@ -49,4 +53,7 @@ class Unobserved:
         """Ignore it."""
 
     def strays(self, count: int) -> None:
+        """Ignore it."""
+
+    def loop_blocked(self) -> None:
         """Ignore it."""

@@ -72,6 +72,10 @@ class JobRunner:
         self._runner = runner
         self._on_answer = on_answer
 
+    def adopt(self, consumer: Consumer) -> None:
+        """Run jobs that begin from now on by another manifest."""
+        self._consumer = consumer
+
     def start(self, held: HeldJob) -> None:
         """Run a job; its answer may come before this returns."""
         job = self._read(held)

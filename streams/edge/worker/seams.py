@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,11 @@ def _wall_ms() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
-    """The world by default: `deliveries` None is Kafka; `clock` is wall time, ms."""
+    """The world by default.
+
+    `deliveries` None is Kafka; `clock` is wall time, ms; `exit_now` ends a process that is stuck.
+    """
 
     deliveries: Deliveries | None = None
     clock: Callable[[], int] = _wall_ms
+    exit_now: Callable[[int], object] = os._exit

@@ -25,6 +25,7 @@ from typing import Any
 from streams.codec import Codec, DecodeError
 from streams.core.record import Position
 from streams.core.wire import JobsGranted, NothingReady
+from streams.edge.executors.loop_watch import LoopWatch
 from streams.edge.executors.outcome import INTERRUPTED
 from streams.edge.executors.runner import GRACE_S, HandlerRunner
 from streams.edge.executors.strays import STRAYS_MAX, Strays
@@ -41,6 +42,7 @@ from streams.edge.worker.response import response_of
 from streams.edge.worker.room import Room
 from streams.edge.worker.run import Answer, JobRunner
 from streams.edge.worker.seams import Seams
+from streams.edge.worker.stuck import LastLine
 from streams.edge.worker.words import Words, by_queue
 from streams.errors import InvokerStuck
 from streams.observe import logs
@@ -91,6 +93,13 @@ class Worker:
         self._room = Room(plan.concurrency)
         strays = Strays(STRAYS_MAX, self._too_many_strays, self._observer.strays)
         self._runner = HandlerRunner(settings, strays, logging.root.getEffectiveLevel())
+        self._watch = LoopWatch(
+            running=self._runner.on_loop.running,
+            watched=lambda: len(self._runner.on_loop) > 0,
+            limit_s=self._ttl_s,
+            on_blocked=self._observer.loop_blocked,
+            on_stuck=LastLine(seams.exit_now),
+        )
         self._jobs = JobRunner(codec, consumer, self._runner, self._on_answer)
         self._words: Words | None = None
         self._answers: Answers | None = None
@@ -115,8 +124,8 @@ class Worker:
             self._deliveries.request_partitions,
         )
         self._answers = Answers(words, self)
-        for queue_key in plan.queue_keys:
-            await words.register(queue_key, self._consumer.digest, self._consumer.gates)
+        await self._register(words, self._consumer)
+        self._watch.start()
         self._presence = Presence(plan, words, self._deliveries.partition, self)
         self._presence.start()
         extra = {
@@ -125,6 +134,17 @@ class Worker:
             "queues": ",".join(plan.queue_keys),
         }
         _LOG.info("worker_started", extra=extra)
+
+    async def adopt(self, consumer: Consumer) -> None:
+        """Run jobs that begin from now on by another manifest.  Raises BrokerError."""
+        if self._words is not None:
+            await self._register(self._words, consumer)
+        self._consumer = consumer
+        self._jobs.adopt(consumer)
+
+    async def _register(self, words: Words, consumer: Consumer) -> None:
+        for queue_key in self.plan.queue_keys:
+            await words.register(queue_key, consumer.digest, consumer.gates)
 
     async def stop(self) -> None:
         """Take nothing more, release what has not begun, and give handlers `drain_ms` to end.
@@ -158,6 +178,7 @@ class Worker:
         presence.stop()
         await self._deliveries.stop()
         await self._runner.close()
+        self._watch.stop()
         _LOG.info("worker_stopped", extra={"consumer_id": self.plan.consumer_id})
 
     async def _wait_until_quiet(self, timeout_s: float) -> bool:
