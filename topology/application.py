@@ -5,10 +5,11 @@ Declared topics, stages, edges, and the changelogs that the stages' tables need.
 
 from __future__ import annotations
 
+from topology.audit_topics import AUDIT_TOPICS
 from topology.edges import EDGES
 from topology.model import Cleanup, RetentionRule, Stage, Topic, TopicRole, Topology
 from topology.stages import STAGES
-from topology.topics import AUDIT_TOPICS, POOL_TOPICS, TRIGGER_TOPICS, TURN_TOPICS, WORKER_TOPICS
+from topology.topics import POOL_TOPICS, TRIGGER_TOPICS, TURN_TOPICS, WORKER_TOPICS
 
 _DECLARED = (*TRIGGER_TOPICS, *WORKER_TOPICS, *POOL_TOPICS, *TURN_TOPICS, *AUDIT_TOPICS)
 

@@ -388,22 +388,3 @@ TURN_RECORDS = tuple(
     topic.name for topic in TURN_TOPICS if topic.co_partitioned_with == "agent_turns"
 )
 """The topics about turns that share partition numbers with them."""
-
-AUDIT_TOPICS: tuple[Topic, ...] = (
-    Topic(
-        name="audit.journal",
-        role=TopicRole.JOURNAL,
-        retention=RetentionRule.AUDIT,
-        key="stage/partition",
-        doc="One record per stage transaction, in the partition number of the stage's own.",
-        kinds=(("journal_entry", "journal_entry"),),
-    ),
-    Topic(
-        name="audit.checkpoints",
-        role=TopicRole.CHECKPOINT,
-        retention=RetentionRule.AUDIT,
-        key="stage/partition",
-        doc="Full rows of a partition with seq, offset and hashes.",
-        kinds=(("checkpoint_part", "checkpoint_part"),),
-    ),
-)
