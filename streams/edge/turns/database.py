@@ -1,9 +1,10 @@
 """What a database must do for agent turns, so that queue and store are written once.
 
 Statements have `?` for parameters, and words in braces that databases spell differently: `{now}`
-(the database's own clock, ms since the epoch), `{serial}` (the type of a key that counts up and
-never takes a number twice), `{for_update}` (the rows stay as they are read until the transaction
-ends) and `{skip_locked}` (the same, and rows of transactions under way are passed over).
+(the database's own clock, ms since the epoch, the same throughout a statement), `{serial}` (the
+type of a key that counts up and never takes a number twice), `{for_update}` (rows stay as they are
+read until the transaction ends) and `{skip_locked}` (the same, and rows of transactions under way
+are passed over).
 """
 
 from __future__ import annotations

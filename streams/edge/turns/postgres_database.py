@@ -158,7 +158,7 @@ class _PostgresTransaction:
         self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
 
 
-_NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_NOW = "(extract(epoch FROM statement_timestamp()) * 1000)::bigint"
 
 
 def _spelled(sql: str) -> bytes:

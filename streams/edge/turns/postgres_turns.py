@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from streams.core.turn.claim import CLAIM_TTL_MS
 from streams.edge.turns.advisory_guard import AdvisoryGuard
 from streams.edge.turns.postgres_database import PostgresDatabase
 from streams.edge.turns.postgres_link import PostgresLink
 from streams.edge.turns.sql_turns import SqlTurns, opened_turns
-from streams.edge.turns.turn_store import CLAIM_TTL_MS
 
 __all__ = ["open_postgres_turns"]
 

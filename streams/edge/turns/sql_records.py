@@ -11,11 +11,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 
+from streams.core.turn.claim import (
+    CLAIM_TTL_MS,
+    Claimable,
+    Expire,
+    Run,
+    Skip,
+    Wait,
+    decide,
+)
+from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.database import Database, Row, Transaction, Value
 from streams.edge.turns.sql_words import checked_id, checked_page, cut, json_text, text_of
 from streams.edge.turns.turn_store import (
-    CLAIM_TTL_MS,
-    Claim,
     ClaimAnswer,
     Claimant,
     Status,
@@ -113,44 +121,32 @@ class SqlRecords:
         rows = self._database.run(lambda transaction: transaction.execute(_READ, (key,)))
         return _record(rows[0]) if rows else None
 
-    def claim(
-        self, record_id: str, by: Claimant, /, *, deadline_unix: float | None = None
-    ) -> ClaimAnswer:
-        """Take a record if it may be taken; see `TurnStore.claim`."""
-        key = checked_id("record_id", record_id)
+    def claim(self, envelope: AgentTurnEnvelope, by: Claimant, /) -> ClaimAnswer:
+        """Take the record that an envelope refers to; see `TurnStore.claim`."""
+        key = envelope.payload_ref
+        if key != text_of(key):
+            return ClaimAnswer(Skip("unknown_record"), None)
 
         def work(transaction: Transaction) -> ClaimAnswer:
-            sql = _READ + "{for_update}"
-            rows = transaction.execute(sql, (key,))
-            if not rows:
-                return ClaimAnswer(claim=Claim.UNKNOWN)
-            found = _record(rows[0])
+            rows = transaction.execute(_READ + "{for_update}", (key,))
+            found = _record(rows[0]) if rows else None
             ((now_ms,),) = transaction.execute("SELECT {now}")
-            answer = self._answer(found, now_ms, deadline_unix)
-            if answer.claim is Claim.EXPIRED:
-                transaction.change(_EXPIRE, (_expired(deadline_unix, now_ms), key))
-            elif answer.claim is Claim.CLAIMED:
-                transaction.change(_CLAIM, (text_of(by.token), text_of(by.host), key))
-            else:
-                return answer
-            return ClaimAnswer(
-                claim=answer.claim, record=_record(transaction.execute(_READ, (key,))[0])
+            decision = decide(
+                envelope, found and _claimable(found), now_ms=now_ms, ttl_ms=self._claim_ttl_ms
             )
+            match decision:
+                case Run():
+                    transaction.change(_CLAIM, (text_of(by.token), text_of(by.host), key))
+                case Expire(error):
+                    transaction.change(_EXPIRE, (cut(error), key))
+                case Wait(until_ms):
+                    wait_ms = self._claim_ttl_ms if until_ms is None else until_ms - now_ms
+                    return ClaimAnswer(decision, found, wait_ms)
+                case Skip():
+                    return ClaimAnswer(decision, found)
+            return ClaimAnswer(decision, _record(transaction.execute(_READ, (key,))[0]))
 
         return self._database.run(work)
-
-    def _answer(self, found: TurnRecord, now_ms: int, deadline_unix: float | None) -> ClaimAnswer:
-        """Decide over a claim; a turn that runs is neither taken nor expired under its holder."""
-        if found.status in _TERMINAL:
-            return ClaimAnswer(claim=Claim.TERMINAL, record=found)
-        if found.status is Status.RUNNING and found.renewed_at_ms is not None:
-            age_ms = now_ms - found.renewed_at_ms
-            if age_ms < self._claim_ttl_ms:
-                left_ms = self._claim_ttl_ms - age_ms
-                return ClaimAnswer(claim=Claim.LIVE, record=found, retry_after_ms=left_ms)
-        if deadline_unix and now_ms > deadline_unix * 1_000:
-            return ClaimAnswer(claim=Claim.EXPIRED, record=found)
-        return ClaimAnswer(claim=Claim.CLAIMED, record=found)
 
     def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
         """Say that the holder lives; see `TurnStore.renew`."""
@@ -238,9 +234,13 @@ def _record(row: Row) -> TurnRecord:
     )
 
 
-def _expired(deadline_unix: float | None, now_ms: int) -> str:
-    late_s = now_ms / 1_000 - (deadline_unix or 0.0)
-    return f"expired: its deadline had passed {late_s:.1f} s before it could be run"
+def _claimable(record: TurnRecord) -> Claimable:
+    return Claimable(
+        status=record.status.value,
+        claimed_by=record.claimed_by,
+        alive_at_ms=record.renewed_at_ms,
+        attempt=record.fence,
+    )
 
 
 def _names(statuses: Collection[Status]) -> str:

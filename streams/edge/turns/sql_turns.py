@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from streams.core.turn.claim import CLAIM_TTL_MS
 from streams.edge.turns.database import Database
 from streams.edge.turns.file_guard import FileGuard
 from streams.edge.turns.session_guard import SessionGuard
@@ -12,7 +13,6 @@ from streams.edge.turns.sql_queue import SqlTaskQueue
 from streams.edge.turns.sql_records import SqlRecords
 from streams.edge.turns.sql_sessions import SqlSessions, SqlWorkers
 from streams.edge.turns.sqlite_file import SqliteFile
-from streams.edge.turns.turn_store import CLAIM_TTL_MS
 
 __all__ = ["QUEUE_FILE", "SqlTurnStore", "SqlTurns", "open_sqlite_turns", "opened_turns"]
 

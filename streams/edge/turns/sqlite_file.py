@@ -57,6 +57,7 @@ class SqliteFile:
         self._turn = threading.Lock()
         self._open: sqlite3.Connection | None = None
         self._inode: int | None = None
+        self._now_ms = 0
 
     def run(self, work: Work[_Answer], /) -> _Answer:
         """Return what `work` returns, once it is in the file; see `Database.run`."""
@@ -65,7 +66,7 @@ class SqliteFile:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    answer = work(_SqliteTransaction(connection))
+                    answer = work(_SqliteTransaction(connection, self._look_at_clock))
                     connection.execute("COMMIT")
                 except BaseException:
                     with contextlib.suppress(sqlite3.Error):
@@ -90,6 +91,9 @@ class SqliteFile:
         """Close the file; a later call opens it again."""
         with self._turn:
             self._let_go()
+
+    def _look_at_clock(self) -> None:
+        self._now_ms = self._clock()
 
     def _let_go(self) -> None:
         if self._open is not None:
@@ -147,7 +151,7 @@ class SqliteFile:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.create_function("now_ms", 0, self._clock)
+        connection.create_function("now_ms", 0, lambda: self._now_ms)
         mode = self._write_ahead(connection)
         if mode != "wal":
             raise TaskQueueUnavailable(
@@ -211,15 +215,18 @@ def _code(error: sqlite3.Error) -> int:
 class _SqliteTransaction:
     """Statements of one transaction, in SQLite's words."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, begin: Callable[[], None]) -> None:
         self._connection = connection
+        self._begin = begin
 
     def execute(self, sql: str, parameters: Sequence[Value] = (), /) -> list[Row]:
         """Run a statement and return its rows."""
+        self._begin()
         return self._connection.execute(_spelled(sql), parameters).fetchall()
 
     def change(self, sql: str, parameters: Sequence[Value] = (), /) -> int:
         """Run a statement and return how many rows it touched."""
+        self._begin()
         return self._connection.execute(_spelled(sql), parameters).rowcount
 
     def alone(self, name: str, /) -> None:

@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from streams.core.turn.claim import CLAIM_TTL_MS, Decision
+from streams.core.turn.envelope import AgentTurnEnvelope
+
 __all__ = [
     "CLAIM_TTL_MS",
     "LISTED_MAX",
     "RESULT_CHARS_MAX",
     "WORKER_TTL_MS",
-    "Claim",
     "ClaimAnswer",
     "Claimant",
     "FleetWorker",
@@ -34,9 +36,6 @@ __all__ = [
     "TurnStore",
     "Utterance",
 ]
-
-CLAIM_TTL_MS = 3_600_000
-"""A claim that has not been renewed for that long is of a worker that is presumed dead."""
 
 WORKER_TTL_MS = 90_000
 """A worker without a heartbeat for longer is not listed."""
@@ -48,6 +47,8 @@ LISTED_MAX = 1_000
 class Status(StrEnum):
     """Where a record is on its way."""
 
+    UNKNOWN = "unknown"
+    """Of a later release; whoever reads it leaves it alone."""
     PENDING = "pending"
     RUNNING = "running"
     PAUSED = "paused"
@@ -56,20 +57,9 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
     ORPHANED = "orphaned"
 
-
-class Claim(StrEnum):
-    """What a worker that asked for a record is to do with the turn it was handed."""
-
-    CLAIMED = "claimed"
-    """Run it, and ack once its end is written."""
-    TERMINAL = "terminal"
-    """It has ended, or is paused: ack."""
-    UNKNOWN = "unknown"
-    """There is no such record: ack."""
-    EXPIRED = "expired"
-    """Its deadline has passed, and it has been made a failure: ack."""
-    LIVE = "live"
-    """Another worker has it: give the turn back for later, never ack."""
+    @classmethod
+    def _missing_(cls, _value: object) -> Status:
+        return cls.UNKNOWN
 
 
 class Claimant(NamedTuple):
@@ -106,15 +96,16 @@ class TurnRecord:
     updated_at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimAnswer:
+class ClaimAnswer(NamedTuple):
     """What became of a claim."""
 
-    claim: Claim
-    record: TurnRecord | None = None
+    decision: Decision
+    """`Run`: run it, and ack once its end is written.  `Skip`, `Expire`: ack.  `Wait`: give the
+    turn back to the queue for `retry_after_ms`, and never ack it."""
+    record: TurnRecord | None
     """As it is now; None when there is none."""
     retry_after_ms: int = 0
-    """With `LIVE`: when the claim of the other one will be too old, if nothing is heard of it."""
+    """When to look again, at the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +162,11 @@ class TurnStore(Protocol):
         """Return a record."""
         ...
 
-    def claim(
-        self, record_id: str, by: Claimant, /, *, deadline_unix: float | None = None
-    ) -> ClaimAnswer:
-        """Take a record if it may be taken; of several who ask at once, one is answered `CLAIMED`.
+    def claim(self, envelope: AgentTurnEnvelope, by: Claimant, /) -> ClaimAnswer:
+        """Take the record that an envelope refers to, if it may be taken.
 
-        Args: deadline_unix: s since the epoch; afterwards (0 or None: never) the turn is not run,
-              and its record is made a failure.
+        Of several who ask at once, one is answered `Run`.  What `decide` says is done: the claim of
+        the one that runs it is written, and the failure of one whose deadline has passed.
         """
         ...
 

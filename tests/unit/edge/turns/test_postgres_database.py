@@ -210,3 +210,12 @@ def test_who_may_not_make_tables_that_are_missing_is_told(
 
     assert not caught.value.retryable
     assert "docs/turns.md" in (caught.value.remedy or "")
+
+
+def test_the_clock_stands_still_throughout_a_statement(address: str) -> None:
+    sql = "SELECT {now}, pg_sleep(0.01) IS NULL, {now}"
+    with closing(PostgresDatabase(PostgresLink(address))) as database:
+        ((one, _, other),) = database.run(lambda transaction: transaction.execute(sql))
+        ((later,),) = database.run(lambda transaction: transaction.execute("SELECT {now}"))
+
+    assert one == other < later

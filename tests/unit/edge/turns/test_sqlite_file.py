@@ -191,3 +191,12 @@ def test_a_claim_is_too_old_after_more_than_ten_minutes(
         now[0] += passed_ms
 
         assert (queue.get() is not None) is visible
+
+
+def test_the_clock_stands_still_throughout_a_statement(tmp_path: Path) -> None:
+    ticks = iter(range(1_000))
+    with closing(SqliteFile(tmp_path / "t.db", clock=lambda: next(ticks))) as file:
+        ((one, other),) = file.run(lambda transaction: transaction.execute("SELECT {now}, {now}"))
+        ((later,),) = file.run(lambda transaction: transaction.execute("SELECT {now}"))
+
+    assert one == other < later

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from streams.core.turn.claim import CLAIM_TTL_MS, Expire, Run, Skip, Wait
+from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.sql_turns import SqlTurnStore
 from streams.edge.turns.turn_store import (
-    CLAIM_TTL_MS,
     WORKER_TTL_MS,
-    Claim,
     Claimant,
     FleetWorker,
     Session,
@@ -35,10 +35,17 @@ def goal(name: str = "g", **fields: Any) -> TurnRecord:
     return TurnRecord(record_id=name, kind="goal_loop", session_id="s", **fields)
 
 
+def turn(name: str = "g", *, deadline_ms: int | None = None) -> AgentTurnEnvelope:
+    return AgentTurnEnvelope(
+        job_id="j", session_id="s", payload_ref=name, deadline_ms=deadline_ms, enqueued_at_ms=0
+    )
+
+
 def claimed(store: SqlTurnStore, by: Claimant = ME) -> int:
-    answer = store.claim("g", by)
-    assert answer.claim is Claim.CLAIMED
+    answer = store.claim(turn(), by)
+    assert isinstance(answer.decision, Run)
     assert answer.record is not None
+    assert answer.decision.attempt == answer.record.fence
     return answer.record.fence
 
 
@@ -76,14 +83,14 @@ def test_of_many_who_claim_at_once_one_has_it(place: Place) -> None:
     stores = [place.open(f"w{number}").store for number in range(6)]
     start = threading.Barrier(6)
 
-    def claim(store: SqlTurnStore) -> Claim:
+    def claim(store: SqlTurnStore) -> str:
         start.wait()
-        return store.claim("g", ME).claim
+        return type(store.claim(turn(), ME).decision).__name__
 
     with ThreadPoolExecutor(6) as pool:
         answers = sorted(pool.map(claim, stores))
 
-    assert answers == [Claim.CLAIMED] + [Claim.LIVE] * 5
+    assert answers == ["Run"] + ["Wait"] * 5
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled", "paused"])
@@ -92,9 +99,10 @@ def test_what_has_ended_or_is_paused_is_not_claimed_however_late(
 ) -> None:
     store.create(goal(status=Status(status)))
 
-    answer = store.claim("g", ME, deadline_unix=1.0)
+    answer = store.claim(turn(deadline_ms=1), ME)
 
-    assert answer.claim is Claim.TERMINAL
+    assert answer.decision == Skip("paused" if status == "paused" else "terminal")
+    assert answer.record == read(store)
     assert read(store).status == status
 
 
@@ -105,9 +113,22 @@ def test_what_nobody_has_is_claimed(store: SqlTurnStore, status: str) -> None:
     assert claimed(store) == 1
 
 
-def test_a_record_that_is_not_there_is_unknown(store: SqlTurnStore) -> None:
-    assert store.claim("g", ME) == store.claim("h", ME)
-    assert store.claim("g", ME).claim is Claim.UNKNOWN
+@pytest.mark.parametrize("name", ["h", "", "x" * 1_024])
+def test_a_record_that_is_not_there_is_unknown(store: SqlTurnStore, name: str) -> None:
+    store.create(goal())
+
+    assert store.claim(turn(name), ME) == (Skip("unknown_record"), None, 0)
+
+
+def test_a_status_of_a_later_release_is_left_alone(place: Place, store: SqlTurnStore) -> None:
+    store.create(goal())
+    later = "UPDATE agent_turn_records SET status = 'dreaming'"
+    place.open().database.run(lambda transaction: transaction.change(later))
+
+    answer = store.claim(turn(), ME)
+
+    assert (answer.decision, answer.retry_after_ms) == (Wait(None), CLAIM_TTL_MS)
+    assert read(store).status is Status.UNKNOWN
 
 
 def test_a_live_claim_is_waited_for_and_a_claim_that_is_too_old_taken_over(
@@ -117,8 +138,8 @@ def test_a_live_claim_is_waited_for_and_a_claim_that_is_too_old_taken_over(
     first = claimed(store)
     place.pass_time(CLAIM_TTL_MS - 5_000)
 
-    answer = store.claim("g", YOU)
-    assert answer.claim is Claim.LIVE
+    answer = store.claim(turn(), YOU)
+    assert isinstance(answer.decision, Wait)
     assert 0 < answer.retry_after_ms <= 5_000
     place.pass_time(answer.retry_after_ms)
     second = claimed(store, YOU)
@@ -141,7 +162,7 @@ def test_a_renewed_claim_lives_on_and_tells_how_far_it_is(
         assert store.renew("g", fence, iterations=iteration)
     assert store.renew("g", fence)
 
-    assert store.claim("g", YOU).claim is Claim.LIVE
+    assert isinstance(store.claim(turn(), YOU).decision, Wait)
     assert read(store).iterations == 3
 
 
@@ -194,22 +215,21 @@ def test_a_deadline_that_has_passed_makes_a_failure_that_says_so(
     place: Place, store: SqlTurnStore
 ) -> None:
     store.create(goal())
-    now_s = now_ms(place.open().database) / 1_000
+    now = now_ms(place.open().database)
 
-    answer = store.claim("g", ME, deadline_unix=now_s - 10)
+    answer = store.claim(turn(deadline_ms=now - 10_000), ME)
 
-    assert answer.claim is Claim.EXPIRED
+    assert isinstance(answer.decision, Expire)
     assert answer.record == read(store)
-    assert read(store).status == "failed"
-    assert "deadline" in (read(store).error or "")
-    assert store.claim("g", ME).claim is Claim.TERMINAL
+    assert (read(store).status, read(store).error) == ("failed", answer.decision.error)
+    assert "deadline" in answer.decision.error
+    assert store.claim(turn(), ME).decision == Skip("terminal")
 
 
-@pytest.mark.parametrize("deadline", [None, 0, 0.0, 9e9])
-def test_a_deadline_to_come_or_none_is_none(store: SqlTurnStore, deadline: float | None) -> None:
+def test_a_deadline_to_come_is_none(store: SqlTurnStore) -> None:
     store.create(goal())
 
-    assert store.claim("g", ME, deadline_unix=deadline).claim is Claim.CLAIMED
+    assert store.claim(turn(deadline_ms=9_000_000_000_000), ME).decision == Run(1)
 
 
 def test_a_deadline_ends_no_turn_that_runs_but_one_whose_holder_is_dead(
@@ -218,10 +238,10 @@ def test_a_deadline_ends_no_turn_that_runs_but_one_whose_holder_is_dead(
     store.create(goal())
     fence = claimed(store)
 
-    assert store.claim("g", YOU, deadline_unix=1.0).claim is Claim.LIVE
+    assert isinstance(store.claim(turn(deadline_ms=1), YOU).decision, Wait)
     assert store.renew("g", fence)
     place.pass_time(CLAIM_TTL_MS)
-    assert store.claim("g", YOU, deadline_unix=1.0).claim is Claim.EXPIRED
+    assert isinstance(store.claim(turn(deadline_ms=1), YOU).decision, Expire)
     assert not store.finish("g", fence, Status.COMPLETED)
 
 
