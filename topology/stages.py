@@ -168,7 +168,7 @@ SCHEDULER = Stage(
     role="scheduler",
     source="worker.requests",
     sinks=("worker.queues", "worker.deliveries"),
-    family_sinks=(QUEUE_TOPICS[1],),
+    family_sinks=QUEUE_TOPICS[1:],
     quarantine="trigger.dlq",
     doc="Selects jobs of worker queues, fairly, and leases them to workers.",
     table=Table(
@@ -215,6 +215,18 @@ SCHEDULER = Stage(
                 prefix="g",
                 schema="row_consumer",
                 doc="`g:<queue>`: gates of the consumers of a queue.",
+            ),
+            RowType(
+                prefix="a",
+                schema="row_gated",
+                doc="`a:<queue>:<job id>`: a job that has met gates: its keys, and how far it is.",
+            ),
+            RowType(
+                prefix="s",
+                schema="row_window",
+                doc="`s:<gate>:<queue>/<trigger id>:<key>`: the last starts at a gate's key.",
+                due_field="expires_at_ms",
+                ticking=False,
             ),
             RowType(prefix="turn", schema="row_turn", doc="Queue that was served last, one row."),
         ),

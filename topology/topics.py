@@ -249,6 +249,7 @@ WORKER_TOPICS: tuple[Topic, ...] = (
             ("purge_requested", "purge_requested"),
             ("summary_requested", "summary_requested"),
             ("consumer_registered", "consumer_registered"),
+            ("gates_requested", "gates_requested"),
             ("revision_published", "revision_published"),
         ),
     ),
@@ -256,10 +257,11 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         name="worker.deliveries",
         role=TopicRole.QUEUE,
         key="consumer id",
-        doc="Granted jobs with their body, for the worker they were granted to.",
+        doc="Granted jobs with their body, and what gates said, for the worker that it is about.",
         kinds=(
             ("jobs_granted", "jobs_granted"),
             ("nothing_ready", "nothing_ready"),
+            ("gates_answered", "gates_answered"),
             ("purge_answered", "purge_answered"),
         ),
     ),
@@ -279,6 +281,7 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         doc="What the scheduler decided.",
         kinds=(
             ("job_claimed", "job_claimed"),
+            ("job_admitted", "job_admitted"),
             ("claim_renewed", "claim_renewed"),
             ("job_released", "job_released"),
             ("claim_expired", "claim_expired"),

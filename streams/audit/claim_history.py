@@ -3,6 +3,7 @@
 | record | allowed when | then |
 |---|---|---|
 | `job_claimed` | the job is not over, nobody holds it, the fence is above the last one | held |
+| `job_admitted` | the claim is in force; its gates allow it | slots are held until it is free |
 | `claim_renewed` | the claim is the job's last one | held, until later |
 | `job_released` | the claim is the job's last one | free |
 | `claim_expired` | the claim is in force, and its time is over | free |
@@ -11,7 +12,7 @@
 | `claim_refused` | always | as it was |
 
 Invariants checked: leases of a job never overlap; fences grow; a job ends once; no more claims of
-one fairness key are in force than the cap allows.
+one fairness key are in force than the cap allows, and no more jobs admitted than the gates allow.
 
 Source: DESIGN "Proof"; SEMANTICS 5.2; law 7.
 """
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from streams.audit.gate_history import GateHistory
 from streams.core.record import Position
 
 __all__ = ["ClaimHistory", "Violation"]
@@ -40,6 +42,7 @@ class Violation(NamedTuple):
 class _Job:
     """What is known of a job: its last claim, whether that is in force, and how it ended."""
 
+    job_id: str
     fence: int = 0
     claim_id: str = ""
     key: str = ""
@@ -62,6 +65,7 @@ class ClaimHistory:
         self._whole = whole
         self._jobs: dict[str, _Job] = {}
         self._in_flight: Counter[str] = Counter()
+        self._gates = GateHistory()
 
     def ended(self, job_id: str) -> bool:
         """Whether a job is over."""
@@ -76,7 +80,7 @@ class ClaimHistory:
         job_id = value["job_event_id"]
         job = self._jobs.get(job_id)
         if job is None:
-            job = self._jobs[job_id] = _Job()
+            job = self._jobs[job_id] = _Job(job_id)
             if not self._whole and kind != "job_claimed":
                 # Its claim was removed with the topic's beginning: it is taken at its word.
                 job.claim_id, job.held = value.get("claim_id", ""), kind in _NEED_HOLDER
@@ -87,6 +91,7 @@ class ClaimHistory:
         if job.held and job.key:
             self._in_flight[job.key] -= 1
         job.held = False
+        self._gates.free(job.job_id)
 
     def _on_claimed(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
         self.claims += 1
@@ -105,6 +110,12 @@ class ClaimHistory:
                 f"fairness key {job.key!r} has {self._in_flight[job.key]} claims, expected at most "
                 f"{self._cap}"
             )
+
+    def _on_admitted(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
+        yield from self._of_last_claim(job, value)
+        if not job.held:
+            yield "the claim is not in force"
+        yield from self._gates.admitted(job.job_id, value["trigger_id"], value["passed"])
 
     def _on_renewed(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
         yield from self._of_last_claim(job, value)
@@ -155,10 +166,11 @@ class ClaimHistory:
 
 _Check = Callable[[ClaimHistory, _Job, Mapping[str, Any]], Iterator[str]]
 
-_NEED_HOLDER = frozenset({"claim_renewed", "job_released", "claim_expired"})
+_NEED_HOLDER = frozenset({"job_admitted", "claim_renewed", "job_released", "claim_expired"})
 
 _CHECKS: Mapping[str, _Check] = {
     "job_claimed": ClaimHistory._on_claimed,  # noqa: SLF001 - the table of its own methods
+    "job_admitted": ClaimHistory._on_admitted,  # noqa: SLF001
     "claim_renewed": ClaimHistory._on_renewed,  # noqa: SLF001
     "job_released": ClaimHistory._on_released,  # noqa: SLF001
     "claim_expired": ClaimHistory._on_expired,  # noqa: SLF001

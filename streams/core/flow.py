@@ -128,7 +128,12 @@ NO_FLOW = Flow()
 
 def flow_of(binding: BindingDefinition, /) -> Flow:
     """Read the gates out of a binding's canonical definition."""
-    table: dict[str, Any] = json.loads(binding["definition"])
+    queue = binding["handler"] if binding["handler_kind"] == "worker" else None
+    return flow_of_table(json.loads(binding["definition"]), queue)
+
+
+def flow_of_table(table: dict[str, Any], queue: str | None, /) -> Flow:
+    """Read the gates out of a canonical definition; `queue` is that of a trigger that has one."""
     priority = cast("dict[str, Any] | str | None", table.get("priority"))
     when: str | None = table.get("when")
     is_cel = when is not None and when.startswith(CEL_PREFIX)
@@ -146,7 +151,7 @@ def flow_of(binding: BindingDefinition, /) -> Flow:
         function_timeout_ms=table.get("when_budget", {}).get("timeout_ms"),
         spend=spend_of(table),
         timeout_ms=table.get("timeout_ms"),
-        queue=binding["handler"] if binding["handler_kind"] == "worker" else None,
+        queue=queue,
         queue_priority=priority if isinstance(priority, str) else "normal",
         retention_ms=table.get("retry", {}).get("retention_days", 7) * 86_400_000,
         circuit=table.get("circuit", "park"),

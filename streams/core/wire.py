@@ -38,8 +38,8 @@ BindingState = Literal["registering", "active", "draining", "terminated", "unkno
 ChannelScope = Literal["tenant", "session", "pipeline", "unknown"]
 CircuitChange = Literal["opened", "probe", "closed", "untested", "unknown"]
 CircuitState = Literal["open", "half_open", "closed", "unknown"]
-ClaimRequest = Literal["ack", "renew", "release", "unknown"]
-DeathReason = Literal["max_deliveries", "queue_full", "unknown"]
+ClaimRequest = Literal["ack", "renew", "release", "gates", "unknown"]
+DeathReason = Literal["max_deliveries", "queue_full", "gate_full", "unknown"]
 DispatchStatus = Literal[
     "invoked",
     "running",
@@ -67,6 +67,7 @@ ErrorClass = Literal[
     "unknown",
 ]
 FairnessDimension = Literal["tenant", "binding", "trigger_id", "tenant_and_binding", "unknown"]
+GateVerdict = Literal["admitted", "delayed", "skipped", "lost", "unknown"]
 InvocationOutcome = Literal[
     "success",
     "failed",
@@ -479,7 +480,7 @@ class ConsumerRegistered(TypedDict):
     """The record ConsumerRegistered.
 
     A worker says which gates its manifest declares for the jobs of a queue. The last word about a
-    queue stands.
+    queue stands, from then on.
     """
 
     queue: str
@@ -649,6 +650,13 @@ class FleetWorker(TypedDict):
     last_heartbeat_ms: int
 
 
+class GateAnswer(TypedDict):
+    """What the gates said of a job that a worker has asked for."""
+
+    claim_id: str
+    answer: GateVerdict
+
+
 class GateDecision(TypedDict):
     """What a gate decided about one dispatch."""
 
@@ -660,6 +668,44 @@ class GateDecision(TypedDict):
     count: int | None
     max: int | None
     delay_ms: int | None
+
+
+class GatePass(TypedDict):
+    """A limit that let a job pass."""
+
+    gate: str
+    key: str
+    max: int
+    period_ms: int | None
+    at_ms: int
+
+
+class GatedJob(TypedDict):
+    """A job whose trigger has gates, in the hands of a worker that asks for it."""
+
+    job_event_id: str
+    claim_id: str
+    trigger_id: str
+    dispatch_id: str
+    keys: Mapping[str, str]
+
+
+class GatesAnswered(TypedDict):
+    """What the gates said of the jobs that a worker has asked for."""
+
+    consumer_id: str
+    incarnation: str
+    queue: str
+    answers: Sequence[GateAnswer]
+
+
+class GatesRequested(TypedDict):
+    """A worker asks whether jobs may start that it has claimed: their trigger has gates."""
+
+    queue: str
+    consumer_id: str
+    incarnation: str
+    jobs: Sequence[GatedJob]
 
 
 class GoalIteration(TypedDict):
@@ -693,6 +739,7 @@ class GrantedJob(TypedDict):
     occurred_at_ms: int
     expires_at_ms: int
     traceparent: str | None
+    admitted: bool
     body: bytes
 
 
@@ -758,6 +805,18 @@ class JobAcked(TypedDict):
     fence: int
     skipped_by: str | None
     acked_at_ms: int
+
+
+class JobAdmitted(TypedDict):
+    """A claimed job has passed the gates of its trigger: its worker starts it."""
+
+    queue: str
+    job_event_id: str
+    claim_id: str
+    consumer_id: str
+    trigger_id: str
+    passed: Sequence[GatePass]
+    admitted_at_ms: int
 
 
 class JobClaimed(TypedDict):
@@ -850,6 +909,7 @@ class JobResponse(TypedDict):
     result: str | None
     error: str | None
     claim_lost: bool
+    skipped_by: str | None
 
 
 class JobsGranted(TypedDict):
@@ -860,6 +920,7 @@ class JobsGranted(TypedDict):
     queue: str
     granted_at_ms: int
     claim_ttl_ms: int
+    gates_digest: str
     jobs: Sequence[GrantedJob]
 
 
@@ -1613,6 +1674,24 @@ class RowFairnessKey(TypedDict):
     forget_at_ms: int | None
 
 
+class RowGated(TypedDict):
+    """The record RowGated.
+
+    A job that has met the gates of its trigger: what a worker found in its event, and how far it
+    is.
+    """
+
+    trigger_id: str
+    dispatch_id: str
+    keys: Mapping[str, str]
+    rank: int
+    arrival: int
+    since_ms: int
+    gate: str | None
+    again: bool
+    passed: Sequence[GatePass]
+
+
 class RowHolder(TypedDict):
     """The claims of one worker on one queue."""
 
@@ -1701,6 +1780,7 @@ class RowReturned(TypedDict):
     open: bool
     parked: bool
     not_before_ms: int | None
+    gated: bool
 
 
 class RowRevision(TypedDict):
@@ -1724,10 +1804,7 @@ class RowTurn(TypedDict):
 
 
 class RowWindow(TypedDict):
-    """The record RowWindow.
-
-    Dispatch: the last starts of a rate limit's or throttle's gate key, which the row's key names.
-    """
+    """The last starts of a rate limit's or throttle's gate key, which the row's key names."""
 
     starts: bytes
     planned: bytes

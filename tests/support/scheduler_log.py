@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streams.core import scheduler_policy
+from streams.core.manifest import canonical_json
 from streams.testing.builders import policy
 from tests.support.revisions import revision
 from tests.support.stage_log import START_MS, Out, StageLog
@@ -116,6 +117,30 @@ class SchedulerLog(StageLog):
         said = {"consumer_id": worker, "incarnation": "i1", "claim_ttl_ms": ttl_ms}
         return self.add("renew_requested", {**said, "claims": named}, key=QUEUE)
 
+    def register(self, digest: str = "d1", **gates: dict[str, Any]) -> list[Out]:
+        """A worker says which gates each trigger has."""
+        said = [
+            {"trigger_id": trigger_id, "definition": canonical_json(definition)}
+            for trigger_id, definition in gates.items()
+        ]
+        value = {"queue": QUEUE, "consumer_id": "w1", "digest": digest, "gates": said}
+        return self.add("consumer_registered", value, key=QUEUE)
+
+    def ask(self, *claims: str, worker: str = "w1", **keys: str) -> list[Out]:
+        """A worker asks whether jobs may start; `keys` are those of each of them, by gate."""
+        jobs = [
+            {
+                "job_event_id": each.partition(".")[0],
+                "claim_id": each,
+                "trigger_id": "triage",
+                "dispatch_id": f"dispatch-{each.partition('.')[0]}",
+                "keys": keys,
+            }
+            for each in claims
+        ]
+        said = {"queue": QUEUE, "consumer_id": worker, "incarnation": "i1", "jobs": jobs}
+        return self.add("gates_requested", said, key=QUEUE)
+
     def purge(self) -> list[Out]:
         """An operator purges."""
         said = {"queue": QUEUE, "request_id": "r1", "purged_by": "me", "deliveries_partition": 0}
@@ -145,3 +170,14 @@ def keys(outs: Sequence[Out]) -> str:
 def said(outs: Sequence[Out]) -> list[str]:
     """Kinds on the claims topic, in order."""
     return [out.kind for out in outs if out.topic == f"worker.{QUEUE}.claims"]
+
+
+def answers(outs: Sequence[Out]) -> str:
+    """What the gates said of each job that was asked for, in order."""
+    answered = [out.value for out in outs if out.kind == "gates_answered"]
+    return " ".join(each["answer"] for value in answered for each in value["answers"])
+
+
+def admitted(outs: Sequence[Out]) -> list[str]:
+    """Claims that were admitted."""
+    return [out.value["claim_id"] for out in outs if out.kind == "job_admitted"]

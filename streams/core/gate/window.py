@@ -24,15 +24,15 @@ Starts = bytes
 NONE: Final[Starts] = b""
 
 
-def row_key(key: GateKey, /) -> str:
-    """Row key of a gate key's window."""
+def row_key(key: GateKey, prefix: str = "w", /) -> str:
+    """Row key of a gate key's window; `prefix` is what the stage's table calls such rows."""
     gate, binding_key, value = key
-    return f"w:{gate}:{binding_key}:{value}"
+    return f"{prefix}:{gate}:{binding_key}:{value}"
 
 
-def starts_of(state: State, key: GateKey, /) -> tuple[Starts, Starts]:
+def starts_of(state: State, key: GateKey, prefix: str = "w", /) -> tuple[Starts, Starts]:
     """Starts that happened and starts that are planned, oldest first."""
-    row: RowWindow | None = state.rows.get(row_key(key))
+    row: RowWindow | None = state.rows.get(row_key(key, prefix))
     return (NONE, NONE) if row is None else (row["starts"], row["planned"])
 
 
@@ -41,7 +41,15 @@ def with_start(starts: Starts, at_ms: int, /) -> Starts:
     return starts + at_ms.to_bytes(_BYTES)
 
 
-def keep(state: State, key: GateKey, window: Window, happened: Starts, planned: Starts, /) -> None:
+def keep(
+    state: State,
+    key: GateKey,
+    window: Window,
+    happened: Starts,
+    planned: Starts,
+    prefix: str = "w",
+    /,
+) -> None:
     """Store a window; it is forgotten once its last start lies a period back."""
     kept = window.max * _BYTES
     over_ms = state.now_ms - window.period_ms
@@ -50,7 +58,7 @@ def keep(state: State, key: GateKey, window: Window, happened: Starts, planned: 
         "planned": _after(over_ms, planned[-kept:]),
         "expires_at_ms": max(_last(happened), _last(planned)) + window.period_ms,
     }
-    state.rows.put(row_key(key), row)
+    state.rows.put(row_key(key, prefix), row)
 
 
 def free_at(starts: Starts, window: Window, /) -> int:

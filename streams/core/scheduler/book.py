@@ -1,6 +1,7 @@
 """What the scheduler knows of one partition, derived from its rows and written back to them.
 
-    q: queues   f: fairness keys   j: jobs   l: claims by holder   n: returned jobs   w: workers
+    q: queues    f: fairness keys      j: jobs         l: claims by holder
+    w: workers   g: gates of a queue   a: gated jobs   n: returned jobs
 
 A fold changes the book and marks what it has changed; `flush` then writes those rows, once a
 record.  Claims of a worker on a queue are one row, so that a claim costs no row of its own; a job's
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 from streams.core import scheduler_policy
 from streams.core.revision import last_revision, policy_in_force
+from streams.core.scheduler.gate_book import GateBook
 from streams.core.scheduler.job_id import place_by_id
 from streams.core.scheduler.key import Key
 from streams.core.scheduler.policy import RANKS, fairness_key
@@ -72,6 +74,7 @@ class Queue:
     held: dict[str, Claim] = field(default_factory=dict[str, Claim])
     holders: dict[str, dict[str, Claim]] = field(default_factory=dict[str, dict[str, Claim]])
     returned: Returned = field(default_factory=Returned)
+    gates: GateBook = field(default_factory=GateBook)
     workers: set[str] = field(default_factory=set[str])
     acked: int = 0
     purged: int = 0
@@ -283,6 +286,12 @@ def _load_jobs(state: State, book: Book) -> None:
     for key, row in state.rows.scan("n:"):
         home, _, job = key[2:].partition(":")
         book.queue(home).returned[job] = row
+    for key, row in state.rows.scan("g:"):
+        book.queue(key[2:]).gates.adopt(row)
+    for key, row in state.rows.scan("a:"):
+        home, _, job = key[2:].partition(":")
+        queue = book.queue(home)
+        queue.gates.enter(job, row, queue.returned.get(job))
     for key, row in state.rows.each("j:"):
         home, _, job = key[2:].partition(":")
         _load_job(book, book.queue(home), job, row, claims.get((home, job)))

@@ -6,6 +6,8 @@
 | `job_rejected` | `record_quarantined`, once |
 | `worker_heartbeat` | releases; grants; `nothing_ready` for who takes what there is |
 | `ack_requested`, `renew_requested`, `release_requested` | per claim, or `claim_refused`; grants |
+| `gates_requested` | per job: admitted, released or acked; `gates_answered`; grants |
+| `consumer_registered` | the gates in force; grants of what they let go on |
 | `purge_requested` | `job_purged` each, `purge_answered` |
 | `summary_requested` | `queue_summary` |
 | `revision_published`, newer | the policy in force; credit and counts stay |
@@ -26,15 +28,15 @@ from typing import Any
 from streams.core import bounds, scheduler_policy
 from streams.core.record import Output, Record, Rejection
 from streams.core.revision import REVISION_ROW
-from streams.core.scheduler import grants, jobs, requests, workers
+from streams.core.scheduler import gate_asks, grants, jobs, requests, workers
 from streams.core.scheduler.book import KEY_IDLE_MS, Book, key_row, load, queue_row
 from streams.core.scheduler.summary import summary
+from streams.core.scheduler.unclaimed import make_ready
 from streams.core.state import Answer, Fold, State
 from streams.core.wire import (
     ConsumerRegistered,
     PurgeRequested,
     RevisionPublished,
-    RowConsumer,
     RowRevision,
     SummaryRequested,
     WorkerHeartbeat,
@@ -122,7 +124,7 @@ def _on_purge(state: State, book: Book, record: Record) -> Answer:
     if partition is not None and not 0 <= partition < state.partitions:
         problem = f"deliveries_partition is {partition}, expected 0 to {state.partitions - 1}"
         return Rejection("SCH-003", problem)
-    return requests.on_purge(state, book, ask)
+    return [*requests.on_purge(state, book, ask), *grants.deal(state, book, (ask["queue"],))]
 
 
 def _on_summary(state: State, book: Book, record: Record) -> Answer:
@@ -134,14 +136,21 @@ def _on_summary(state: State, book: Book, record: Record) -> Answer:
     return (said,)
 
 
-def _on_consumer(state: State, _book: Book, record: Record) -> Answer:
+def _on_consumer(state: State, book: Book, record: Record) -> Answer:
     word: ConsumerRegistered = record.value
-    key = f"g:{word['queue']}"
-    known: RowConsumer | None = state.rows.get(key)
-    if known is None or known["digest"] != word["digest"]:
-        row: RowConsumer = {"digest": word["digest"], "gates": list(word["gates"])}
-        state.rows.put(key, row)
-    return ()
+    answer = gate_asks.on_registered(state, book, word)
+    if isinstance(answer, Rejection):
+        return answer
+    return grants.deal(state, book, (word["queue"],))
+
+
+def _on_gates(state: State, book: Book, record: Record) -> Answer:
+    if not book.queue(record.value["queue"]).known:
+        return _unknown(record)
+    problem = gate_asks.problem_of(record.value)
+    if problem is not None:
+        return Rejection("SCH-006", problem)
+    return _and_deal(state, book, record, gate_asks.on_asked(state, book, record))
 
 
 def _on_revision(state: State, book: Book, record: Record) -> Answer:
@@ -195,6 +204,7 @@ _ON: dict[str, _On] = {
     "purge_requested": _on_purge,
     "summary_requested": _on_summary,
     "consumer_registered": _on_consumer,
+    "gates_requested": _on_gates,
     "revision_published": _on_revision,
 }
 
@@ -224,13 +234,15 @@ def _on_due(
             queue = book.queue(home)
             outputs.append(summary(state, book, queue, record, None))
             state.rows.put(key, queue_row(queue))
+        case "s":
+            state.rows.delete(key)
         case "f":
             _forget(state, book, key, row)
         case "l":
             outputs += requests.expire(state, book, book.queue(home), row["consumer_id"])
             outputs += grants.deal(state, book, (home,))
         case "n":
-            jobs.make_ready(state, book, book.queue(home), rest.partition(":")[2])
+            make_ready(state, book, book.queue(home), rest.partition(":")[2])
             outputs += grants.deal(state, book, (home,))
         case _:
             workers.gone(state, book, row["consumer_id"])

@@ -14,9 +14,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from streams.core.record import Output
+from streams.core.scheduler import gates
 from streams.core.scheduler.book import Book, Claim, Queue
+from streams.core.scheduler.endings import headers_of
 from streams.core.scheduler.job_id import claim_id, id_at
 from streams.core.scheduler.selection import Chosen
+from streams.core.scheduler.unclaimed import forget_returned
 from streams.core.state import State
 from streams.core.wire import (
     GrantedJob,
@@ -64,7 +67,7 @@ def deal(state: State, book: Book, homes: Iterable[str], /) -> list[Output]:
         row: RowTurn = {"queue": last}
         state.rows.put("turn", row)
     for (home, consumer_id), jobs in granted.items():
-        outputs += _deliver(state, home, book.workers[consumer_id], jobs)
+        outputs += _deliver(state, book.queue(home), book.workers[consumer_id], jobs)
     return outputs
 
 
@@ -97,6 +100,12 @@ def _grant(
     book.dirty[queue.home] = queue
     if chosen is None:
         return False
+    gated = bool(queue.gates.jobs) and id_at(chosen.place) in queue.gates.jobs
+    if gated:
+        held_up = gates.at_grant(state, book, queue, chosen)
+        if held_up is not None:
+            outputs += held_up
+            return True
     claim = _claim(state, book, queue, chosen, worker)
     row: RowJob = state.rows.get(f"j:{queue.home}:{claim.job}")
     assert row is not None, "a ready job has a row"
@@ -115,6 +124,8 @@ def _grant(
     }
     headers = headers_of(row)
     outputs.append(Output(queue.claims_topic, "job_claimed", claim.job, claimed, headers=headers))
+    if gated:
+        outputs.append(gates.admitted(state, queue, claim, row))
     granted.setdefault((queue.home, claim.consumer_id), []).append(
         {
             "job_event_id": claim.job,
@@ -124,6 +135,7 @@ def _grant(
             "occurred_at_ms": row["occurred_at_ms"],
             "expires_at_ms": claim.expires_at_ms,
             "traceparent": row["traceparent"],
+            "admitted": gated,
             "body": row["body"],
         }
     )
@@ -147,10 +159,9 @@ def _most_room(book: Book, rooms: list[tuple[int, str]]) -> RowWorker | None:
 def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWorker) -> Claim:
     job = id_at(chosen.place)
     fence = delivery = 1
-    before = queue.returned.pop(job)
+    before = forget_returned(state, queue, job)
     if before is not None:
         fence, delivery = before["fence"] + 1, before["deliveries"] + 1
-        state.rows.delete(f"n:{queue.home}:{job}")
     expires_at_ms = state.now_ms + worker["claim_ttl_ms"]
     consumer_id = worker["consumer_id"]
     claim = Claim(
@@ -160,7 +171,7 @@ def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWo
     return claim
 
 
-def _deliver(state: State, home: str, worker: RowWorker, jobs: list[GrantedJob]) -> list[Output]:
+def _deliver(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJob]) -> list[Output]:
     """Return the records that carry the jobs to their worker."""
     outputs: list[Output] = []
     part: list[GrantedJob] = []
@@ -168,21 +179,22 @@ def _deliver(state: State, home: str, worker: RowWorker, jobs: list[GrantedJob])
     for job in jobs:
         length = len(job["body"])
         if part and (len(part) == GRANT_JOBS_MAX or size + length > GRANT_BYTES_MAX):
-            outputs.append(_delivery(state, home, worker, part))
+            outputs.append(_delivery(state, queue, worker, part))
             part, size = [], 0
         part.append(job)
         size += length
-    outputs.append(_delivery(state, home, worker, part))
+    outputs.append(_delivery(state, queue, worker, part))
     return outputs
 
 
-def _delivery(state: State, home: str, worker: RowWorker, jobs: list[GrantedJob]) -> Output:
+def _delivery(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJob]) -> Output:
     value: JobsGranted = {
         "consumer_id": worker["consumer_id"],
         "incarnation": worker["incarnation"],
-        "queue": home,
+        "queue": queue.home,
         "granted_at_ms": state.now_ms,
         "claim_ttl_ms": worker["claim_ttl_ms"],
+        "gates_digest": queue.gates.digest,
         "jobs": jobs,
     }
     partition = worker["deliveries_partition"]
@@ -207,13 +219,3 @@ def nothing_ready(state: State, book: Book, worker: RowWorker, /) -> list[Output
         partition, key = worker["deliveries_partition"], worker["consumer_id"]
         outputs.append(Output(DELIVERIES, "nothing_ready", key, value, partition=partition))
     return outputs
-
-
-def headers_of(row: RowJob, /) -> tuple[tuple[str, str], ...]:
-    """Headers that follow a job into what is decided about it."""
-    headers: tuple[tuple[str, str], ...] = ()
-    if row["tenant_id"] is not None:
-        headers = (("tenant_id", row["tenant_id"]),)
-    if row["traceparent"] is not None:
-        headers = (*headers, ("traceparent", row["traceparent"]))
-    return headers

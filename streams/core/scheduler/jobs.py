@@ -1,4 +1,4 @@
-"""What becomes of jobs: ready, returned, done, dead.
+"""What becomes of jobs: they are ready, and come back when a claim ends undone.
 
 Source: SEMANTICS 5.2; DESIGN "A job", law 8, decision A4.
 """
@@ -6,16 +6,15 @@ Source: SEMANTICS 5.2; DESIGN "A job", law 8, decision A4.
 from __future__ import annotations
 
 from streams.core.record import Output, Position
+from streams.core.scheduler import gates
 from streams.core.scheduler.book import Book, Claim, Queue
-from streams.core.scheduler.grants import headers_of
-from streams.core.scheduler.job_id import claim_id, job_id, place_by_id, place_of
+from streams.core.scheduler.endings import dead, row_of
+from streams.core.scheduler.job_id import job_id, place_of
 from streams.core.scheduler.policy import RANKS, fairness_key
 from streams.core.scheduler.returned import is_delayed
+from streams.core.scheduler.unclaimed import store_returned
 from streams.core.state import State
 from streams.core.wire import (
-    DeathReason,
-    JobAcked,
-    JobDead,
     JobRejected,
     JobsReady,
     RecordQuarantined,
@@ -53,7 +52,7 @@ def on_jobs_ready(state: State, book: Book, home: str, ready: JobsReady, /) -> l
         }
         job_event_id = job_id(partition, offset)
         if room <= 0:
-            outputs.append(_dead(state, queue, job_event_id, row, "queue_full", 0))
+            outputs.append(dead(state, queue, job_event_id, row, "queue_full", 0))
             continue
         room -= 1
         rows.put(f"j:{home}:{job_event_id}", row)
@@ -93,13 +92,6 @@ def on_job_rejected(book: Book, home: str, rejected: JobRejected, /) -> list[Out
     return [Output(DLQ, "record_quarantined", str(position), value)]
 
 
-def row_of(state: State, queue: Queue, job: str, /) -> RowJob:
-    """Return the row of a job that is in the queue."""
-    row: RowJob | None = state.rows.get(f"j:{queue.home}:{job}")
-    assert row is not None, "a job in the queue has a row"
-    return row
-
-
 def give_back(
     state: State, book: Book, queue: Queue, claim: Claim, /, *, deliveries: int, expired: bool
 ) -> list[Output]:
@@ -110,9 +102,10 @@ def give_back(
     book.let_go(queue, claim)
     deliveries_max = book.policy["max_deliveries"]
     if 0 < deliveries_max <= deliveries:
+        gates.forget(state, book, queue, claim.job)
         row = row_of(state, queue, claim.job)
-        state.rows.delete(f"j:{queue.home}:{claim.job}")
-        return [_dead(state, queue, claim.job, row, "max_deliveries", deliveries)]
+        return [dead(state, queue, claim.job, row, "max_deliveries", deliveries)]
+    gates.let_go(state, book, queue, claim.job)
     worker = book.workers.get(claim.consumer_id)
     returned: RowReturned = {
         "fence": claim.fence,
@@ -122,83 +115,9 @@ def give_back(
         "open": expired,
         "parked": worker is not None and worker["once"] and not worker["draining"],
         "not_before_ms": None,
+        "gated": False,
     }
-    _store_returned(state, queue, claim.job, returned)
+    store_returned(state, queue, claim.job, returned)
     if not is_delayed(returned):
         queue.selection.add(claim.key, claim.place, claim.rank)
     return []
-
-
-def _store_returned(state: State, queue: Queue, job: str, returned: RowReturned) -> None:
-    queue.returned[job] = returned
-    state.rows.put(f"n:{queue.home}:{job}", returned)
-
-
-def make_ready(state: State, book: Book, queue: Queue, job: str, /) -> None:
-    """A returned job waits for nothing any more."""
-    returned: RowReturned = {**queue.returned[job], "parked": False, "not_before_ms": None}
-    _store_returned(state, queue, job, returned)
-    row = row_of(state, queue, job)
-    key = queue.selection.key(fairness_key(book.policy["fairness_key"], row))
-    place = place_by_id(row["occurred_at_ms"], job)
-    queue.selection.add(key, place, RANKS[row["priority"]])
-    queue.selection.dirty.add(key.name)
-    book.dirty[queue.home] = queue
-
-
-def unpark(state: State, book: Book, consumer_id: str, /) -> None:
-    """A worker that takes what there is has left: what it gave back is ready again."""
-    for home in sorted(book.queues):
-        queue = book.queues[home]
-        for job in queue.returned.parked_of(consumer_id):
-            make_ready(state, book, queue, job)
-
-
-def take_returned(state: State, book: Book, queue: Queue, job: str, /) -> tuple[RowJob, Claim]:
-    """Take a job whose last claim has expired out of those that wait; return what it was."""
-    returned = queue.returned.pop(job)
-    assert returned is not None, "only what was given back is taken"
-    state.rows.delete(f"n:{queue.home}:{job}")
-    row = row_of(state, queue, job)
-    key = queue.selection.key(fairness_key(book.policy["fairness_key"], row))
-    place, rank = place_by_id(row["occurred_at_ms"], job), RANKS[row["priority"]]
-    if not is_delayed(returned):
-        queue.selection.remove(key, place)
-    queue.selection.dirty.add(key.name)
-    book.dirty[queue.home] = queue
-    last = (returned["fence"], returned["deliveries"], state.now_ms, returned["consumer_id"])
-    return row, Claim(job, place, rank, key, *last)
-
-
-def done(state: State, queue: Queue, claim: Claim, row: RowJob, /) -> Output:
-    """A job is done: it leaves the queue."""
-    state.rows.delete(f"j:{queue.home}:{claim.job}")
-    queue.acked += 1
-    acked: JobAcked = {
-        "queue": queue.queue,
-        "job_event_id": claim.job,
-        "claim_id": claim_id(claim.job, claim.fence),
-        "consumer_id": claim.consumer_id,
-        "fence": claim.fence,
-        "skipped_by": None,
-        "acked_at_ms": state.now_ms,
-    }
-    return Output(queue.claims_topic, "job_acked", claim.job, acked, headers=headers_of(row))
-
-
-def _dead(
-    state: State, queue: Queue, job: str, row: RowJob, reason: DeathReason, deliveries: int
-) -> Output:
-    queue.dead += 1
-    dead: JobDead = {
-        "queue": queue.queue,
-        "job_event_id": job,
-        "reason": reason,
-        "deliveries": deliveries,
-        "trigger_id": row["trigger_id"],
-        "event_id": row["event_id"],
-        "occurred_at_ms": row["occurred_at_ms"],
-        "dead_at_ms": state.now_ms,
-        "body": row["body"],
-    }
-    return Output(queue.claims_topic, "job_dead", job, dead, headers=headers_of(row))

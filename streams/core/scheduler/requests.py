@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from streams.core.record import Output
-from streams.core.scheduler import jobs
+from streams.core.scheduler import gates, jobs
 from streams.core.scheduler.book import Book, Claim, Queue
-from streams.core.scheduler.grants import DELIVERIES, headers_of
+from streams.core.scheduler.endings import done, headers_of, row_of
+from streams.core.scheduler.grants import DELIVERIES
 from streams.core.scheduler.job_id import claim_id, id_at
+from streams.core.scheduler.unclaimed import forget_returned, take_returned
 from streams.core.state import State
 from streams.core.wire import (
     AckRequested,
@@ -43,16 +45,17 @@ def on_ack(state: State, book: Book, ask: AckRequested, /) -> list[Output]:
     outputs: list[Output] = []
     for named in ask["acks"]:
         job, named_claim = named["job_event_id"], named["claim_id"]
-        claim = _in_force(queue, job, named_claim, consumer_id)
+        claim = in_force(queue, job, named_claim, consumer_id)
         if claim is not None:
             book.let_go(queue, claim)
-            row = jobs.row_of(state, queue, job)
+            row = row_of(state, queue, job)
         elif _is_open(queue, job, named_claim, consumer_id):
-            row, claim = jobs.take_returned(state, book, queue, job)
+            row, claim = take_returned(state, book, queue, job)
         else:
-            outputs.append(_refused(state, queue, job, named_claim, consumer_id, "ack"))
+            outputs.append(refused(state, queue, job, named_claim, consumer_id, "ack"))
             continue
-        outputs.append(jobs.done(state, queue, claim, row))
+        gates.forget(state, book, queue, job)
+        outputs.append(done(state, queue, claim, row))
     return outputs
 
 
@@ -69,18 +72,18 @@ def on_renew(state: State, book: Book, ask: RenewRequested, /) -> list[Output]:
         )
         if not queue.known:
             continue  # no topic to say it on
-        claim = _in_force(queue, job, named_claim, consumer_id)
+        claim = in_force(queue, job, named_claim, consumer_id)
         if claim is not None:
             renewed = claim._replace(expires_at_ms=expires_at_ms)
             queue.held[job] = queue.holders[consumer_id][job] = renewed
             queue.touched.add(consumer_id)
             book.dirty[queue.home] = queue
-        elif _is_open(queue, job, named_claim, consumer_id):
-            _, claim = jobs.take_returned(state, book, queue, job)
+        elif _is_open(queue, job, named_claim, consumer_id) and queue.gates.may_go_on(job):
+            _, claim = take_returned(state, book, queue, job)
             book.hold(queue, claim._replace(expires_at_ms=expires_at_ms))
             queue.selection.claimed(claim.key, 1)
         else:
-            outputs.append(_refused(state, queue, job, named_claim, consumer_id, "renew"))
+            outputs.append(refused(state, queue, job, named_claim, consumer_id, "renew"))
             continue
         value: ClaimRenewed = {
             "queue": queue.queue,
@@ -101,9 +104,9 @@ def on_release(state: State, book: Book, ask: ReleaseRequested, /) -> list[Outpu
     outputs: list[Output] = []
     for named in ask["claims"]:
         job, named_claim = named["job_event_id"], named["claim_id"]
-        claim = _in_force(queue, job, named_claim, consumer_id)
+        claim = in_force(queue, job, named_claim, consumer_id)
         if claim is None:
-            outputs.append(_refused(state, queue, job, named_claim, consumer_id, "release"))
+            outputs.append(refused(state, queue, job, named_claim, consumer_id, "release"))
             continue
         reason = (ask["reason"] or "").strip() or None
         outputs += release(state, book, queue, claim, reason, counts=False)
@@ -124,7 +127,7 @@ def release(
         "not_before_ms": None,
         "released_at_ms": state.now_ms,
     }
-    headers = headers_of(jobs.row_of(state, queue, claim.job))
+    headers = headers_of(row_of(state, queue, claim.job))
     said = Output(queue.claims_topic, "job_released", claim.job, value, headers=headers)
     deliveries = claim.delivery if counts else claim.delivery - 1
     return [
@@ -147,7 +150,7 @@ def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[
             "fence": claim.fence,
             "expired_at_ms": state.now_ms,
         }
-        headers = headers_of(jobs.row_of(state, queue, claim.job))
+        headers = headers_of(row_of(state, queue, claim.job))
         outputs.append(
             Output(queue.claims_topic, "claim_expired", claim.job, value, headers=headers)
         )
@@ -158,7 +161,7 @@ def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[
 
 
 def on_purge(state: State, book: Book, ask: PurgeRequested, /) -> list[Output]:
-    """Remove jobs that may be claimed, by key and age, and answer how many."""
+    """Remove jobs that nobody has, by key and age, and answer how many."""
     queue = book.queue(ask["queue"])
     outputs: list[Output] = []
     for name in sorted(queue.selection.keys):
@@ -166,19 +169,13 @@ def on_purge(state: State, book: Book, ask: PurgeRequested, /) -> list[Output]:
         room = PURGE_MAX - len(outputs)
         if not key.ready or room <= 0:
             continue
-        for place in queue.selection.take(key, room):
-            job = id_at(place)
-            if queue.returned.pop(job) is not None:
-                state.rows.delete(f"n:{queue.home}:{job}")
-            state.rows.delete(f"j:{queue.home}:{job}")
-            purged: JobPurged = {
-                "queue": queue.queue,
-                "job_event_id": job,
-                "purged_by": ask["purged_by"],
-                "reason": (ask["reason"] or "").strip() or None,
-                "purged_at_ms": state.now_ms,
-            }
-            outputs.append(Output(queue.claims_topic, "job_purged", job, purged))
+        taken = queue.selection.take(key, room)
+        outputs += [_purged(state, queue, id_at(place), ask) for place in taken]
+    # What waits at a gate is nobody's, too.
+    for job in queue.returned.delayed_of(queue.gates.jobs)[: PURGE_MAX - len(outputs)]:
+        take_returned(state, book, queue, job)
+        outputs.append(_purged(state, queue, job, ask))
+    gates.forget(state, book, queue, *(said.key for said in outputs))
     if outputs:
         queue.purged += len(outputs)
         book.dirty[queue.home] = queue
@@ -195,12 +192,26 @@ def on_purge(state: State, book: Book, ask: PurgeRequested, /) -> list[Output]:
     return outputs
 
 
+def _purged(state: State, queue: Queue, job: str, ask: PurgeRequested) -> Output:
+    forget_returned(state, queue, job)
+    state.rows.delete(f"j:{queue.home}:{job}")
+    purged: JobPurged = {
+        "queue": queue.queue,
+        "job_event_id": job,
+        "purged_by": ask["purged_by"],
+        "reason": (ask["reason"] or "").strip() or None,
+        "purged_at_ms": state.now_ms,
+    }
+    return Output(queue.claims_topic, "job_purged", job, purged)
+
+
 def bounded_ttl(ttl_ms: int, /) -> int:
     """Return how long a claim lasts that was asked for so long."""
     return min(max(ttl_ms, CLAIM_TTL_MS_MIN), CLAIM_TTL_MS_MAX)
 
 
-def _in_force(queue: Queue, job: str, named: str, consumer_id: str) -> Claim | None:
+def in_force(queue: Queue, job: str, named: str, consumer_id: str, /) -> Claim | None:
+    """Return the claim of a job if it is in force, and this worker's by this name."""
     claim = queue.held.get(job)
     if claim is None or claim.consumer_id != consumer_id or claim_id(job, claim.fence) != named:
         return None
@@ -217,9 +228,10 @@ def _is_open(queue: Queue, job: str, named: str, consumer_id: str) -> bool:
     )
 
 
-def _refused(
-    state: State, queue: Queue, job: str, named: str, consumer_id: str, request: ClaimRequest
+def refused(
+    state: State, queue: Queue, job: str, named: str, consumer_id: str, request: ClaimRequest, /
 ) -> Output:
+    """Refuse a word about a claim, on record."""
     claim = queue.held.get(job)
     current = None if claim is None else claim_id(job, claim.fence)
     reason: RefusalReason

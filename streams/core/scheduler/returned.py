@@ -8,7 +8,7 @@ Source: DESIGN "A job".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from streams.core.wire import RowReturned
 
@@ -17,7 +17,7 @@ __all__ = ["Returned", "is_delayed"]
 
 def is_delayed(row: RowReturned, /) -> bool:
     """Whether a returned job may not be claimed yet."""
-    return row["parked"] or row["not_before_ms"] is not None
+    return row["parked"] or row["gated"] or row["not_before_ms"] is not None
 
 
 class Returned:
@@ -62,6 +62,10 @@ class Returned:
             if not parked:
                 del self._parked[row["consumer_id"]]
         return row
+
+    def delayed_of(self, jobs: Iterable[str], /) -> list[str]:
+        """Return those of these jobs that were given back, and may not be claimed yet, by id."""
+        return sorted(job for job in jobs if job in self._rows and is_delayed(self._rows[job]))
 
     def parked_of(self, consumer_id: str, /) -> list[str]:
         """Return the jobs that wait for this worker to leave, by id."""

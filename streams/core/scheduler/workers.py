@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import Final
 
 from streams.core.record import Output
-from streams.core.scheduler import jobs, requests
+from streams.core.scheduler import requests
 from streams.core.scheduler.book import Book
 from streams.core.scheduler.grants import HELD_MAX
 from streams.core.scheduler.job_id import claim_id
+from streams.core.scheduler.unclaimed import unpark
 from streams.core.state import State
 from streams.core.wire import RowWorker, WorkerHeartbeat
 
@@ -63,7 +64,7 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
     book.workers[consumer_id] = row
     state.rows.put(f"w:{consumer_id}", row)
     if restarted or row["draining"]:
-        jobs.unpark(state, book, consumer_id)
+        unpark(state, book, consumer_id)
     return outputs
 
 
@@ -103,4 +104,4 @@ def gone(state: State, book: Book, consumer_id: str, /) -> None:
     """A worker is silent: it is given nothing more; its claims last until they expire."""
     book.unsubscribe(consumer_id)
     state.rows.delete(f"w:{consumer_id}")
-    jobs.unpark(state, book, consumer_id)
+    unpark(state, book, consumer_id)

@@ -29,4 +29,5 @@ def response_of(
         "result": answer.result,
         "error": answer.error,
         "claim_lost": claim_lost,
+        "skipped_by": None,
     }

@@ -110,3 +110,57 @@ def test_a_key_has_no_more_claims_than_its_cap() -> None:
 def test_where_the_beginning_is_gone_a_job_is_taken_at_its_word() -> None:
     assert broken([ACKED], whole=False) == []
     assert broken([RENEWED, claimed(2)], whole=False) != []
+
+
+def passed(gate: str, most: int, at: int = 0, period: int | None = None) -> dict[str, Any]:
+    return {"gate": gate, "key": "k", "max": most, "period_ms": period, "at_ms": at}
+
+
+def admitted(*passes: dict[str, Any], job: str = "0", fence: int = 1) -> Any:
+    return about("job_admitted", fence, job=job, trigger_id="t", passed=list(passes))
+
+
+def test_slots_are_held_until_the_claim_ends() -> None:
+    slot = passed("concurrency", 1)
+    told = [claimed(), claimed(job="1"), admitted(slot)]
+    assert broken([*told, ACKED, admitted(slot, job="1")]) == []
+    assert broken([*told, RELEASED, admitted(slot, job="1")]) == []
+    assert broken([*told, EXPIRED, admitted(slot, job="1")]) == []
+    what = "concurrency of trigger 't' at key 'k' has 2 at once, expected at most 1"
+    assert broken([*told, admitted(slot, job="1")]) == [
+        (3, f"job_admitted of job 1: {what}"),
+    ]
+
+
+def test_a_limit_may_have_been_greater_when_the_last_one_passed() -> None:
+    told = [claimed(), claimed(job="1"), admitted(passed("concurrency", 2))]
+    assert broken([*told, admitted(passed("concurrency", 1), job="1")]) == []
+
+
+def test_an_admission_needs_the_claim_in_force() -> None:
+    assert broken([claimed(), RELEASED, admitted()])[0][1].endswith("the claim is not in force")
+
+
+def test_windows_are_judged_by_when_jobs_passed_in_whatever_order_they_are_told() -> None:
+    def told(*passes: int) -> Told:
+        return [
+            each
+            for number, at in enumerate(passes)
+            for each in (
+                claimed(job=str(number)),
+                admitted(passed("throttle", 2, at, 1_000), job=str(number)),
+            )
+        ]
+
+    assert broken(told(0, 1_000, 0, 1_000, 2_000)) == []
+    what = "let 3 pass from 500 to 1001, expected at most 2 in 1000 ms"
+    for passes in ((0, 1_000, 500, 1_001), (0, 1_000, 1_001, 500)):
+        (found,) = broken(told(*passes))
+        assert found[0] == 7
+        assert what in found[1]
+
+
+def test_a_job_that_is_delivered_again_has_passed_its_windows_once() -> None:
+    window = passed("rate_limit", 1, 0, 1_000)
+    told = [claimed(), admitted(window), RELEASED, claimed(2), admitted(window, fence=2)]
+    assert broken(told) == []
