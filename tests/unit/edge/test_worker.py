@@ -81,6 +81,7 @@ async def test_a_job_is_answered_then_acked_under_its_claim() -> None:
         "result": '{"payload":{"n":1},"key":"worker.triage/7","attempt":2}',
         "error": None,
         "claim_lost": False,
+        "skipped_by": None,
     }
     ack = worker.place_of("ack_requested")
     assert (ack.topic, ack.partition) == ("worker.requests", partition_of(b"triage", 4))
