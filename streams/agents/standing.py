@@ -42,6 +42,7 @@ class Standing:
     def _measure(self) -> None:
         live = self._live
         lags: dict[int, int] = {}
+        now_ms = time.time_ns() // 1_000_000
         for entry in live.owned.values():
             if entry.memory is None:
                 continue
@@ -50,10 +51,11 @@ class Standing:
             rows = entry.memory.rows
             live.metrics.standing(entry.partition, rows=len(rows.store), lag=lag)
             live.metrics.keeps(entry.partition, rows)
+            live.metrics.schedules(entry.partition, rows, now_ms)
             state = entry.memory.state
             if isinstance(state.index, DispatchIndex):
                 oldest = state.index.oldest_accepted(state)
-                live.metrics.pending(entry.partition, oldest, time.time_ns() // 1_000_000)
+                live.metrics.pending(entry.partition, oldest, now_ms)
             lags[entry.partition] = lag
         if live.pump is not None:
             live.pump.waiting(lags)

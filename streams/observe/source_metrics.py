@@ -1,8 +1,11 @@
-"""Metrics of stream sources: what became of the records that each trigger read."""
+"""Metrics of stream sources: what became of the records that each trigger read, and what waits."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+import threading
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class SourceMetrics:
@@ -15,6 +18,25 @@ class SourceMetrics:
             ["trigger_id", "outcome"],
             registry=registry,
         )
+
+        self._lag = Gauge(
+            "harn_stream_source_lag_records",
+            "Records of the partitions read here that the trigger's group has not moved past.",
+            ["trigger_id", "topic"],
+            registry=registry,
+        )
+        self._topics: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()  # sources have a thread each
+
+    def stands(self, trigger_id: str, lags: Mapping[str, int]) -> None:
+        """A trigger is so many records behind, by topic; a topic that is not named is not read."""
+        with self._lock:
+            for topic, lag in lags.items():
+                self._lag.labels(trigger_id, topic).set(lag)
+            for topic in self._topics.pop(trigger_id, frozenset()).difference(lags):
+                self._lag.remove(trigger_id, topic)
+            if lags:
+                self._topics[trigger_id] = frozenset(lags)
 
     def took(self, trigger_id: str, *, events: int, rejected: int, passed_over: int) -> None:
         """Records of one round are in the log, or were none of the trigger's."""

@@ -11,12 +11,15 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from streams.engine import Step
+from streams.observe.cron_metrics import CronMetrics
 from streams.observe.scheduler_metrics import SchedulerMetrics
 from streams.observe.trigger_metrics import TriggerMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SCHEDULER = "scheduler"
+_INBOX = "inbox"
 _BUDGETS = "m"  # rows of dispatch that say what was spent
+_SCHEDULES = "c"  # rows of inbox that are timers of cron triggers
 
 _RECORDS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000)
 
@@ -100,6 +103,7 @@ class StageCollectors:
             registry=registry,
         )
         self.triggers = TriggerMetrics(registry)
+        self.schedules = CronMetrics(registry)
         self.queues = SchedulerMetrics(registry)
 
 
@@ -138,6 +142,8 @@ class StageMetrics:
             self._lags.pop(partition, None)
             self._collectors.triggers.spent(partition, {})
             self._collectors.triggers.pending(partition, {}, 0)
+            if self._stage == _INBOX:
+                self._collectors.schedules.gone(partition)
         self._lag.set(sum(self._lags.values()))
         self._owned = set(partitions)
         if self._stage == _SCHEDULER:
@@ -181,6 +187,12 @@ class StageMetrics:
         if counts.get(_BUDGETS):
             spent = {row["scope"]: row["day_micros"] for _, row in rows.of_prefix(_BUDGETS)}
             self._collectors.triggers.spent(partition, spent)
+
+    def schedules(self, partition: int, rows: Kept, now_ms: int) -> None:
+        """How the timers of cron triggers stand in a partition; `now_ms` is ms since epoch."""
+        if self._stage == _INBOX:
+            timers = (row for _, row in rows.of_prefix(_SCHEDULES))
+            self._collectors.schedules.stands(partition, timers, now_ms)
 
     def pending(self, partition: int, oldest_ms: Mapping[str, int], now_ms: int) -> None:
         """When the oldest event of each trigger that waits for its end was accepted."""

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from streams.edge.handlers import Handlers, load_manifest
 from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
+from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors
 from streams.roles import STAGE_ROLES, Role
 from streams.settings import Settings
@@ -242,6 +243,7 @@ def test_alerts_and_dashboards_ask_for_metrics_that_exist(render: Render) -> Non
     StageCollectors(registry)
     InvokerMetrics(registry)
     IngestMetrics(registry)
+    SourceMetrics(registry)
     exported: set[str] = set()
     for family in registry.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}

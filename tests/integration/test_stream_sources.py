@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
+from prometheus_client import CollectorRegistry
 
 from streams.app import Application, Plan
 from streams.core.stream_source import StreamSource
@@ -21,6 +22,7 @@ from streams.edge.sources.consumer import SourceConsumer
 from streams.edge.sources.events import SourceEvent
 from streams.edge.sources.service import converter_of
 from streams.kafka import make_admin, make_consumer, make_producer
+from streams.observe.source_metrics import SourceMetrics
 from streams.roles import ALL_ROLES, Role
 from streams.settings import Settings
 from tests.support.app_cluster import (
@@ -193,8 +195,31 @@ def source(topic: str, **changes: Any) -> StreamSource:
     )
 
 
-def consumer(kafka: Kafka, reads: StreamSource, sink: Sink) -> SourceConsumer:
-    return SourceConsumer(kafka.settings, reads, sink, converter_of(reads, None, 300_000))
+def consumer(
+    kafka: Kafka, reads: StreamSource, sink: Sink, observer: SourceMetrics | None = None
+) -> SourceConsumer:
+    convert = converter_of(reads, None, 300_000)
+    return SourceConsumer(kafka.settings, reads, sink, convert, observer=observer)
+
+
+async def test_what_the_log_does_not_have_yet_is_behind(kafka: Kafka) -> None:
+    topic = await asyncio.to_thread(new_topic, kafka.settings, partitions=2)
+    await asyncio.to_thread(produce, kafka.settings, topic, range(10))
+    registry = CollectorRegistry()
+
+    def lag() -> float | None:
+        labels = {"trigger_id": f"t-{topic}", "topic": topic}
+        return registry.get_sample_value("harn_stream_source_lag_records", labels)
+
+    sink = Sink()
+    sink.gate.clear()
+    reads = consumer(kafka, source(topic), sink, SourceMetrics(registry))
+    reads.start()
+    await eventually(lambda: lag() == 10, "fetched, and not in the log")
+    sink.gate.set()
+    await eventually(lambda: lag() == 0, "all is in the log")
+    await reads.stop()
+    assert lag() is None, "another member tells of it now"
 
 
 async def test_what_was_not_in_the_log_is_read_again_under_the_same_ids(kafka: Kafka) -> None:

@@ -30,6 +30,7 @@ from confluent_kafka import (
 from streams.core.stream_source import StreamSource
 from streams.core.wire import SourceRejected
 from streams.edge.sources.events import SourceEvent, SourceRecord
+from streams.edge.sources.lag import LagObserver, SourceLag
 from streams.errors import BrokerError
 from streams.kafka import PASSING, ends_of, make_consumer, places_of
 from streams.observe import logs
@@ -59,7 +60,7 @@ class SourceSink(Protocol):
         ...
 
 
-class SourceObserver(Protocol):
+class SourceObserver(LagObserver, Protocol):
     """What metrics want to know of sources; called from the sources' threads."""
 
     def took(self, trigger_id: str, *, events: int, rejected: int, passed_over: int) -> None:
@@ -94,6 +95,7 @@ class SourceConsumer:
         self._convert = convert
         self._group = source.group if group is None else group
         self._observer = observer
+        self._lag = SourceLag(source.trigger_id, observer)
         self._loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[None] = self._loop.create_future()
         self._owned: set[tuple[str, int]] = set()
@@ -148,6 +150,7 @@ class SourceConsumer:
             queued_max_messages_kbytes=_FETCH_AHEAD_KBYTES,
             topic_metadata_refresh_interval_ms=_METADATA_MS,
         )
+        self._lag.watch(consumer)
         try:
             consumer.subscribe(
                 list(self.source.topics),
@@ -161,6 +164,7 @@ class SourceConsumer:
             raise _Trouble(error.args[0].str()) from error
         finally:
             self._owned.clear()
+            self._lag.end()
             consumer.close()
 
     def _note_waiting(self, reason: str) -> None:
@@ -177,6 +181,7 @@ class SourceConsumer:
 
     def _round(self, consumer: Consumer) -> None:
         """Fetch, append, commit."""
+        self._lag.look()
         messages = list(self._fetch(consumer))
         made = [self._made(_record(message)) for message in messages]
         if self._stopping.is_set() or not messages:
@@ -225,6 +230,7 @@ class SourceConsumer:
                 return self._convert(record)
             except BrokerError as error:
                 self._note_waiting(str(error))
+                self._lag.look()
                 self._stopping.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
         return None
@@ -243,6 +249,7 @@ class SourceConsumer:
                 if self._stopping.is_set():
                     appending.cancel()
                     return
+                self._lag.look()
             else:
                 return
 
@@ -265,21 +272,30 @@ class SourceConsumer:
             # They are read again, by us or by another member, and recognised.
             extra = {"trigger_id": self.source.trigger_id, "reason": str(error.args[0])}
             _LOG.warning("stream_source_commit_failed", extra=extra)
+        else:
+            self._lag.stand(places)
 
     # ------------------------------------------------------------------ rebalances
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for topic in sorted({each.topic for each in partitions}):
-            self._settle_places(consumer, topic)
+        taken = {(each.topic, each.partition) for each in partitions}
+        for topic in sorted({topic for topic, _ in taken}):
+            settled = self._settle_places(consumer, topic)
+            self._lag.stand({each: settled[each] for each in taken if each in settled})
         consumer.incremental_assign(partitions)
-        self._owned.update((each.topic, each.partition) for each in partitions)
+        self._owned |= taken
         extra = {"trigger_id": self.source.trigger_id, "partitions": len(self._owned)}
         _LOG.info("stream_source_assigned", extra=extra)
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._owned.difference_update((each.topic, each.partition) for each in partitions)
+        left = {(each.topic, each.partition) for each in partitions}
+        self._owned -= left
+        self._lag.leave(left)
 
-    def _settle_places(self, consumer: Consumer, topic: str) -> None:
-        """Give every partition of a topic in which the group has no place one, and commit it."""
+    def _settle_places(self, consumer: Consumer, topic: str) -> dict[tuple[str, int], int]:
+        """Give every partition of a topic in which the group has no place one, and commit it.
+
+        Returns: where the group then stands in each of them.
+        """
         numbers = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
         every = [TopicPartition(topic, number) for number in sorted(numbers)]
         known = places_of(consumer, every, _TIMEOUT_S)
@@ -300,6 +316,8 @@ class SourceConsumer:
                 _LOG.error("stream_source_records_lost", extra=extra)
         if fresh:
             consumer.commit(offsets=fresh, asynchronous=False)
+        settled = [each for each in known if each.offset >= 0] + fresh
+        return {(topic, each.partition): each.offset for each in settled}
 
 
 class _Trouble(Exception):  # noqa: N818 - it passes, or an operator mends it
