@@ -52,7 +52,7 @@ ifdef ARGS
 else
 	$(BIN)/python -m pytest -m "not soak and not broker" -n auto --dist worksteal
 	@# A Kafka each; they wait for most of their time.
-	$(BIN)/python -m pytest -m "broker and not chaos and not soak" -n 2 --dist worksteal --durations=10
+	$(BIN)/python -m pytest -m "broker and not chaos and not soak" -n 3 --dist worksteal --durations=10
 	@# Tests that kill processes watch clocks: they have the machine for themselves.
 	$(BIN)/python -m pytest -m "chaos and not soak" --durations=10
 endif
