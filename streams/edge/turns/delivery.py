@@ -1,0 +1,211 @@
+"""One delivery of a turn on a database, from the queue to the ack: the work of a worker.
+
+    get ─ parse ─ guard ─ claim ─ run ─ finish ─ ack
+           │        │       ├ Skip, Expire: ack
+           │        │       └ Wait: given back, never acked
+           │        └ the session is not free in time: given back
+           └ no envelope: to the dead letters
+
+While the turn runs, both claims, the queue's and the record's, are renewed by a thread of their
+own, so that a turn may take as long as it likes.  What is lost meanwhile is told to the body by
+`Lease.lost`; its end is then refused, and not acked.  A body that raises has failed; one that is
+interrupted (not by an Exception) gives the turn back.
+
+Source: seed queue-driven-agent-dispatch, "The model", "Delivery and idempotency guarantees";
+SEMANTICS 8.5 to 8.8, 10.1 A1 to A3, 10.2.29.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import NamedTuple
+
+from streams.core.turn.claim import Expire, Run, Skip, Wait
+from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError, parse_json
+from streams.edge.turns.session_guard import GuardClosed, Hold
+from streams.edge.turns.sql_turns import SqlTurns
+from streams.edge.turns.task_queue import DeliveryId
+from streams.edge.turns.turn_store import Claimant, Status, TurnRecord
+from streams.errors import TaskQueueUnavailable
+from streams.observe import logs
+
+__all__ = ["RENEW_EVERY_S", "WAIT_MS_MAX", "Body", "Deliveries", "Ended", "Lease", "Outcome"]
+
+RENEW_EVERY_S = 30.0
+"""A twentieth of the time that a claim of the queue lasts."""
+
+WAIT_MS_MAX = 30_000
+"""How long a turn that another worker runs is left alone before it is looked at again."""
+
+_GUARD_WITHIN_S = 30.0
+
+_LOG = logs.logger(__name__)
+
+
+class Outcome(StrEnum):
+    """What became of a delivery."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    EXPIRED = "expired"
+    WAITING = "waiting"
+    """Another worker has it: it was given back."""
+    BURIED = "buried"
+    """It is no turn: it is among the dead letters."""
+    LOST = "lost"
+    """The claim was taken over while it ran: nothing was written, and nothing acked."""
+
+
+class Ended(NamedTuple):
+    """How a body ended: completed, failed, cancelled or paused."""
+
+    status: Status
+    result: str | None = None
+    error: str | None = None
+
+
+class Lease:
+    """What a body has of its claim."""
+
+    def __init__(self, turns: SqlTurns, record: TurnRecord) -> None:
+        self._turns = turns
+        self._record = record
+        self.lost = threading.Event()
+        """Set once another worker may run the turn: what this one does counts no more."""
+
+    def iterated(self, iterations: int) -> bool:
+        """Write how far the turn is; false when the claim was lost."""
+        if not self._turns.store.renew(
+            self._record.record_id, self._record.fence, iterations=iterations
+        ):
+            self.lost.set()
+        return not self.lost.is_set()
+
+    def renew(self, delivery: DeliveryId, hold: Hold) -> None:
+        """Renew both claims, and look whether all of it is still held."""
+        held = (
+            self._turns.queue.renew(delivery)
+            and self._turns.store.renew(self._record.record_id, self._record.fence)
+            and not hold.lost()
+        )
+        if not held:
+            self.lost.set()
+
+
+Body = Callable[[TurnRecord, Lease], Ended]
+
+
+class Deliveries:
+    """The turns of one worker, one at a time; `run` is what executes a record.
+
+    Args: guard_within_s: how long a session that another worker holds is waited for.
+    """
+
+    def __init__(
+        self,
+        turns: SqlTurns,
+        claimant: Claimant,
+        run: Body,
+        *,
+        renew_every_s: float = RENEW_EVERY_S,
+        guard_within_s: float = _GUARD_WITHIN_S,
+    ) -> None:
+        self._turns = turns
+        self._claimant = claimant
+        self._run = run
+        self._renew_every_s = renew_every_s
+        self._guard_within_s = guard_within_s
+
+    def next(self) -> Outcome | None:
+        """Take one turn and see it through; None when there is none.
+
+        Raises: TaskQueueUnavailable; the turn comes again.
+        """
+        found = self._turns.queue.get()
+        if found is None:
+            return None
+        delivery, item = found
+        try:
+            envelope = parse_json(json.dumps(item).encode())
+        except EnvelopeError as error:
+            _LOG.warning("turn_buried", extra={"delivery": delivery, "reason": str(error)})
+            self._turns.queue.bury(delivery, str(error))
+            return Outcome.BURIED
+        try:
+            with self._turns.guard.hold(envelope.session_id, within_s=self._guard_within_s) as hold:
+                return self._guarded(delivery, envelope, hold)
+        except GuardClosed:
+            self._turns.queue.release(delivery)
+            return Outcome.WAITING
+
+    def _guarded(self, delivery: DeliveryId, envelope: AgentTurnEnvelope, hold: Hold) -> Outcome:
+        answer = self._turns.store.claim(envelope, self._claimant)
+        match answer.decision:
+            case Wait():
+                delay_ms = min(answer.retry_after_ms, WAIT_MS_MAX)
+                self._turns.queue.release(delivery, delay_ms=delay_ms)
+                return Outcome.WAITING
+            case Skip():
+                outcome = Outcome.SKIPPED
+            case Expire():
+                outcome = Outcome.EXPIRED
+            case Run():
+                assert answer.record is not None
+                outcome = self._executed(delivery, answer.record, hold)
+        if outcome is not Outcome.LOST:
+            self._turns.queue.ack(delivery)
+        return outcome
+
+    def _executed(self, delivery: DeliveryId, record: TurnRecord, hold: Hold) -> Outcome:
+        lease = Lease(self._turns, record)
+        try:
+            with self._renewed(delivery, lease, hold):
+                ended = self._run(record, lease)
+        except Exception as error:  # noqa: BLE001 - whatever a body raises is its failure
+            _LOG.warning(
+                "turn_failed",
+                exc_info=True,
+                extra={"record": record.record_id, "session": record.session_id},
+            )
+            ended = Ended(Status.FAILED, error=f"{type(error).__name__}: {error}")
+        except BaseException:
+            with contextlib.suppress(TaskQueueUnavailable):
+                self._turns.store.release(record.record_id, record.fence)
+                self._turns.queue.release(delivery)
+            raise
+        if not self._turns.store.finish(
+            record.record_id, record.fence, ended.status, result=ended.result, error=ended.error
+        ):
+            _LOG.warning(
+                "turn_claim_lost",
+                extra={"record": record.record_id, "session": record.session_id},
+            )
+            return Outcome.LOST
+        return Outcome.FAILED if ended.status is Status.FAILED else Outcome.COMPLETED
+
+    @contextmanager
+    def _renewed(self, delivery: DeliveryId, lease: Lease, hold: Hold) -> Iterator[None]:
+        """Renew the claims of a turn for the block."""
+        over = threading.Event()
+
+        def work() -> None:
+            while not over.wait(self._renew_every_s) and not lease.lost.is_set():
+                try:
+                    lease.renew(delivery, hold)
+                except TaskQueueUnavailable as error:
+                    # The claims outlast many of these; the next renewal finds out.
+                    _LOG.warning("turn_not_renewed", extra={"reason": str(error)})
+
+        thread = threading.Thread(target=work, name=f"renew {delivery}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
