@@ -38,6 +38,7 @@ from streams.edge.scheduler_proposal import policy_of_environment
 from streams.errors import BrokerError, StageHalted
 from streams.kafka import make_admin
 from streams.provision import plan_topics
+from streams.roles import ALL_ROLES
 from streams.settings import Settings
 from topology import TOPOLOGY, Stage
 from topology.edges import EDGES
@@ -125,7 +126,8 @@ def _filled(
     view = found if isinstance(found, RegistryView) else None
     followers = list(_followers(log))
     described = memberships(admin, sorted({each.group for each in followers}))
-    groups = tuple(_group(each, described[each.group], log) for each in followers)
+    found_groups = (_group(each, described[each.group], log) for each in followers)
+    groups = tuple(each for each in found_groups if not _is_unused(each))
     return replace(
         checkup,
         registry=None if view is None else _registered(view),
@@ -181,6 +183,11 @@ def _followers(log: KafkaLog) -> Iterator[_Follower]:
         # Queues are the one family that a group reads; without one there is nobody to miss.
         for topic in (*fixed, *(queues if families else ())):
             yield _Follower(edge.group, _ROLES.get(edge.name, edge.name), topic)
+
+
+def _is_unused(group: Group) -> bool:
+    """Whether it is of what one may leave alone, and nobody has begun with it."""
+    return group.role not in ALL_ROLES and group.members == 0 and group.lag == 0
 
 
 def _group(follower: _Follower, described: Membership, log: KafkaLog) -> Group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,18 @@ def test_jobs_are_run_answered_and_acked_and_a_stop_gives_the_rest_back(
         }
         assert scheduler.responses["0.1"]["result"] == '{"event":"e0"}'
         wait_until("two acks", lambda: scheduler.acked == {"0.1", "3.1"}, 30)
+
+        # What nobody ran is run once the manifest says how, and a bad manifest changes nothing.
+        manifest.write_text(MANIFEST + "[orchestrator]\nnamed = 1\n")
+        worker.signal(signal.SIGHUP)
+        wait_until("it is refused", lambda: worker.said("worker_manifest_not_reloaded"), 30)
+        manifest.write_text(MANIFEST.replace('id = "broken"', 'id = "nobody"'))
+        worker.signal(signal.SIGHUP)
+        wait_until("it is read", lambda: worker.said("worker_manifest_reloaded"), 30)
+        manifest.write_text(MANIFEST)
+        scheduler.grant(heartbeat, (7, body_of("nobody", 7)))
+        wait_until("a response", lambda: "7.1" in scheduler.responses, 30)
+        assert scheduler.responses["7.1"]["outcome"] == "failed", "by the handler of `broken`"
 
         longs = [(number, body_of("long", number)) for number in (4, 5, 6)]
         scheduler.grant(heartbeat, *longs)
