@@ -13,15 +13,18 @@ from tests.support.scheduler_log import SchedulerLog, ready_job
 WORKERS = ("w1", "w2")
 
 _ROWS = st.builds(
-    lambda worker, parked, not_before_ms: row(worker, parked=parked, not_before_ms=not_before_ms),
+    lambda worker, parked, gated, not_before_ms: row(
+        worker, parked=parked, gated=gated, not_before_ms=not_before_ms
+    ),
     st.sampled_from(WORKERS),
+    st.booleans(),
     st.booleans(),
     st.sampled_from([None, 5]),
 )
 _MOVES = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), _ROWS)), max_size=60)
 
 
-def row(worker: str, *, parked: bool, not_before_ms: int | None) -> RowReturned:
+def row(worker: str, *, parked: bool, gated: bool, not_before_ms: int | None) -> RowReturned:
     return {
         "fence": 1,
         "deliveries": 1,
@@ -30,6 +33,7 @@ def row(worker: str, *, parked: bool, not_before_ms: int | None) -> RowReturned:
         "open": False,
         "parked": parked,
         "not_before_ms": not_before_ms,
+        "gated": gated,
     }
 
 
@@ -45,6 +49,9 @@ def test_counts_and_parked_jobs_are_those_of_the_rows(
             returned[job] = slow[job] = now
         assert returned.delayed == sum(is_delayed(each) for each in slow.values())
         assert {each: returned[each] for each in returned} == slow
+        assert returned.delayed_of("abcxyz") == sorted(
+            name for name in "abc" if name in slow and is_delayed(slow[name])
+        )
         for worker in WORKERS:
             assert returned.parked_of(worker) == sorted(
                 name
