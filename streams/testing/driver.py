@@ -42,7 +42,6 @@ from streams.core.wire import BindingDefinition, ManifestApplied, Policy, Trigge
 from streams.edge.handlers import Handlers, load_manifest
 from streams.edge.worker.consumer import Consumer
 from streams.engine import Step
-from streams.errors import ManifestError
 from streams.handler_api import Context
 from streams.testing.builders import envelope
 from streams.testing.chance import Chance
@@ -261,15 +260,10 @@ class PipelineDriver:
 
         It is there from now on; another one of the same name takes its place, as a restart does.
 
-        Raises: ManifestError with every problem of the manifest and its handlers, and for gates,
-        which a worker in memory does not put its jobs before.
+        Raises: ManifestError with every problem of the manifest and its handlers.
         """
         if not isinstance(consumer, Consumer):
             consumer = Consumer.load(Path(consumer))
-        if consumer.gates:
-            gated = ", ".join(repr(gates["trigger_id"]) for gates in consumer.gates)
-            problem = f"triggers {gated} have gates: a worker in memory does not run these"
-            raise ManifestError(f"{problem}; test them on a broker, or leave the gates out")
         names = tuple(worker_queue.canonical(queue) for queue in queues)
         terms = WorkerTerms(consumer_id, names, consumer, self._duration, concurrency, claim_ttl_ms)
         self.members.employ(terms)

@@ -176,12 +176,6 @@ def test_a_consumer_manifest_is_loaded_as_a_worker_loads_it(tmp_path: Path) -> N
         driver.work(manifest, "triage")
 
 
-def test_gates_are_not_passed_over_in_silence() -> None:
-    consumer = consumer_of({"triage": lambda _event: 1}, concurrency={"max": 1})
-    with pytest.raises(ManifestError, match="triggers 'triage' have gates"):
-        driver_with().work(consumer, "triage")
-
-
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_job_is_acked_once_in_any_weather(seed: int, shards: int) -> None:
