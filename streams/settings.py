@@ -156,7 +156,7 @@ class Settings(SchedulerSettings, TurnSettings):
         "HARN_STATE_DIR",
         Path(".harn/orchestrator"),
         PATH,
-        "Where the embedded broker and table stores keep their files.",
+        "Where the embedded broker, table stores and turns on SQLite keep their files.",
     )
     store: str = setting(
         "HARN_STORE",

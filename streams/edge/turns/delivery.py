@@ -26,10 +26,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from streams.core.turn.claim import Expire, Run, Skip, Wait
-from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError, parse_json
+from streams.core.turn.envelope import JOB_ID_PREFIX, AgentTurnEnvelope, EnvelopeError, parse_json
 from streams.edge.turns.session_guard import GuardClosed, Hold
 from streams.edge.turns.sql_turns import SqlTurns
-from streams.edge.turns.task_queue import DeliveryId
+from streams.edge.turns.task_queue import DeliveryId, Item
 from streams.edge.turns.turn_store import Claimant, Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
 from streams.observe import logs
@@ -101,6 +101,12 @@ class Lease:
 Body = Callable[[TurnRecord, Lease], Ended]
 
 
+def _envelope(delivery: DeliveryId, item: Item) -> AgentTurnEnvelope:
+    """Read an item; what its envelope leaves out follows from where it stands in the queue."""
+    place, _, _ = delivery.partition(".")
+    return parse_json(json.dumps(item).encode(), job_id=f"{JOB_ID_PREFIX}{place}", enqueued_at_ms=0)
+
+
 class Deliveries:
     """The turns of one worker, one at a time; `run` is what executes a record.
 
@@ -132,7 +138,7 @@ class Deliveries:
             return None
         delivery, item = found
         try:
-            envelope = parse_json(json.dumps(item).encode())
+            envelope = _envelope(delivery, item)
         except EnvelopeError as error:
             _LOG.warning("turn_buried", extra={"delivery": delivery, "reason": str(error)})
             self._turns.queue.bury(delivery, str(error))

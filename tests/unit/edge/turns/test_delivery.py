@@ -159,6 +159,15 @@ def test_8_21_poison_is_in_the_dead_letters_before_it_is_gone(
     assert turns.queue.get_queue_size() == 0
 
 
+def test_an_envelope_may_leave_out_what_has_a_default(place: Place) -> None:
+    turns = place.open()
+    enqueue(turns, envelope())
+    turns.queue.put({"session_id": "sess-1", "payload_ref": "goal-1"})
+    worker = Worker(turns, "w1")
+
+    assert [worker.next(), worker.next()] == [Outcome.COMPLETED, Outcome.SKIPPED]
+
+
 def test_8_22_one_turn_in_two_workers_at_once_is_run_by_one(place: Place) -> None:
     enqueue(place.open("p"), envelope())
     place.open("p").queue.put(envelope().json_fields())
