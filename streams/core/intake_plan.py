@@ -18,6 +18,7 @@ Source: DESIGN "Gate key"; SEMANTICS 3.1.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -106,7 +107,7 @@ def take(
             return Failed(f"filter: {passed.reason}")
         if not is_truth(passed):
             return None
-    keys = _keys(plan, event, expressions)
+    keys = keys_of(plan.keys, event, expressions)
     if isinstance(keys, Failed):
         return keys
     if plan.dedupe is not None and not replay:
@@ -120,12 +121,12 @@ def take(
     return Taken(keys, _scope(plan, binding, event, keys))
 
 
-def _keys(
-    plan: IntakePlan, event: TriggerEvent, expressions: Expressions
+def keys_of(
+    sources: Iterable[tuple[str, str | None]], event: TriggerEvent, expressions: Expressions, /
 ) -> dict[str, str] | Failed:
-    """Return the values of the gates' keys, and of the priority's."""
+    """Return the values of the gates' keys, and of the priority's; `sources` are CEL by name."""
     keys: dict[str, str] = {}
-    for name, source in plan.keys:
+    for name, source in sources:
         value = "_global" if source is None else expressions.cel(source, event)
         if isinstance(value, Failed):
             return Failed(f"{name}.key: {value.reason}")

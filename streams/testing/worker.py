@@ -22,11 +22,12 @@ from streams.codec import Codec
 from streams.core import worker_queue
 from streams.core.placement import partition_of
 from streams.core.ready_jobs import mailbox_key
-from streams.core.wire import JobsGranted
+from streams.core.wire import GatesAnswered, JobsGranted
 from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import timed_out
 from streams.edge.worker.consumer import Consumer
 from streams.edge.worker.deliveries import DELIVERIES, REQUESTS
+from streams.edge.worker.gate_asks import asked_for
 from streams.edge.worker.held import HeldJob, HeldJobs
 from streams.edge.worker.response import response_of
 from streams.edge.worker.run import Answer, JobRunner
@@ -82,7 +83,7 @@ class MemoryWorker:
         self.incarnation = f"incarnation-{number}"
         self._kafka, self._codec, self._runs = kafka, codec, runs
         self._held = HeldJobs()
-        self._jobs = JobRunner(codec, terms.consumer, self, self._answer)
+        self._jobs = JobRunner(codec, terms.consumer, self, self._answer, self._ask)
         self._running: list[_Running] = []
         self._to_ack: deque[HeldJob] = deque()
         self._duration_ms = self._fence = 0
@@ -95,6 +96,7 @@ class MemoryWorker:
         self._has_news = True
         self._summaries_read = [0] * kafka.partitions(worker_queue.QUEUES)
         self._ready: dict[str, int] = {}
+        self._register()
 
     @property
     def _place(self) -> tuple[str, int]:
@@ -150,6 +152,8 @@ class MemoryWorker:
 
     # ------------------------------------------------------------------ jobs
     def _take(self, kind: str | None, value: bytes) -> None:
+        if kind == "gates_answered":
+            self._admit(cast("GatesAnswered", self._codec.decode(value)[1]))
         if kind != "jobs_granted":
             return
         granted = cast("JobsGranted", self._codec.decode(value)[1])
@@ -158,6 +162,22 @@ class MemoryWorker:
         ttl_ms = min(self.terms.claim_ttl_ms, granted["claim_ttl_ms"])
         for job in granted["jobs"]:
             self._held.grant(granted["queue"], job, self._kafka.clock.now_ms + ttl_ms)
+
+    def _ask(self, held: HeldJob, keys: dict[str, str]) -> None:
+        held.gate_keys = keys
+        self._held.ask(held)
+        asked = {"queue": held.queue_key, "jobs": asked_for([held])}
+        self._append("gates_requested", held.queue_key, asked)
+
+    def _admit(self, said: GatesAnswered) -> None:
+        if said["incarnation"] != self.incarnation:
+            return
+        for each in said["answers"]:
+            if each["answer"] == "admitted":
+                self._held.admit(said["queue"], each["claim_id"])
+            else:
+                self._held.withdraw(said["queue"], each["claim_id"])
+                self._has_news = True  # it has room that the scheduler does not know of
 
     def _begin(self) -> None:
         held = self._held.next()
@@ -290,6 +310,22 @@ class MemoryWorker:
                 "seq": self._seq,
             }
             self._append("worker_heartbeat", None, said, partition=partition)
+
+    def _register(self) -> None:
+        consumer = self.terms.consumer
+        for key in self._keys:
+            said = {
+                "queue": key,
+                "consumer_id": self.terms.consumer_id,
+                "digest": consumer.digest,
+                "gates": consumer.gates,
+            }
+            self._kafka.append(
+                REQUESTS,
+                self._codec.encode("consumer_registered", said),
+                key=key.encode(),
+                headers=[("kind", b"consumer_registered")],
+            )
 
     def _append(
         self,

@@ -143,6 +143,8 @@ class WorkerRig:
         queue_key: str = "triage",
         fence: int = 1,
         incarnation: str | None = None,
+        admitted: bool = False,
+        digest: str = "",
     ) -> None:
         """Grant jobs, each an id and a body."""
         value = {
@@ -151,6 +153,7 @@ class WorkerRig:
             "queue": queue_key,
             "granted_at_ms": 1,
             "claim_ttl_ms": TTL_MS,
+            "gates_digest": digest,
             "jobs": [
                 {
                     "job_event_id": str(job_id),
@@ -160,12 +163,31 @@ class WorkerRig:
                     "occurred_at_ms": 0,
                     "expires_at_ms": 1 + TTL_MS,
                     "traceparent": None,
+                    "admitted": admitted,
                     "body": body,
                 }
                 for job_id, body in jobs
             ],
         }
         self.deliver("jobs_granted", value)
+
+    def gates_answer(self, queue_key: str = "triage", **answers: str) -> None:
+        """Answer for claims, each by the job's id with a `j` before it."""
+        value = {
+            "consumer_id": CONSUMER_ID,
+            "incarnation": self.worker.incarnation,
+            "queue": queue_key,
+            "answers": [
+                {"claim_id": f"{job.removeprefix('j')}.1", "answer": answer}
+                for job, answer in answers.items()
+            ],
+        }
+        self.deliver("gates_answered", value)
+
+    @property
+    def asked(self) -> list[str]:
+        """Claims that gates were asked for, in order."""
+        return [job["claim_id"] for each in self.values("gates_requested") for job in each["jobs"]]
 
     def nothing_ready(self, seq: int, queue_key: str = "triage") -> None:
         """Answer a heartbeat of a worker that runs once."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from streams.core.flow import CEL_PREFIX, GATES, flow_of
+from streams.core.intake_plan import plan_of
 from streams.core.manifest import Manifest, canonical_json
 from streams.core.wire import BindingDefinition, ConsumerGates
 from streams.edge.handlers import Handlers, load_manifest
@@ -39,6 +41,8 @@ class Resolved(NamedTuple):
     predicate_timeout_ms: int | None
     cel: str | None
     """An expression that decides it."""
+    gate_keys: tuple[tuple[str, str | None], ...] = ()
+    """Key expressions of its gates, and of its priority, by name; empty when it has no gate."""
 
 
 class Consumer:
@@ -59,12 +63,7 @@ class Consumer:
         """
         manifest: Manifest = load_manifest(path)
         found = cls(manifest.bindings, Handlers.load(manifest))
-        problems = [
-            f"{manifest.file}: trigger {each['trigger_id']!r} declares gates, which the scheduler "
-            "does not apply to jobs yet: leave them out, or declare them where the job is enqueued"
-            for each in found.gates
-        ]
-        problems += unused_keys(manifest)
+        problems = list(unused_keys(manifest))
         if problems:
             raise ManifestError(problems)
         return found
@@ -82,7 +81,7 @@ class Consumer:
     def __len__(self) -> int:
         return len(self._found)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Return the digest of the gates: equal gates have equal ones."""
         text = canonical_json(self.gates)
@@ -112,7 +111,9 @@ def _resolve(binding: BindingDefinition, handlers: HandlerSource) -> Resolved | 
                 f"{flow.function!r} is no function of this manifest"
             )
     cel = None if flow.when is None else flow.when.removeprefix(CEL_PREFIX)
-    return Resolved(handler, flow.timeout_ms, predicate, flow.function_timeout_ms, cel)
+    plan = plan_of(binding)
+    keys = plan.keys if plan.gated else ()
+    return Resolved(handler, flow.timeout_ms, predicate, flow.function_timeout_ms, cel, keys)
 
 
 def _gates(binding: BindingDefinition) -> ConsumerGates | None:

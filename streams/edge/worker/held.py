@@ -3,7 +3,8 @@
 | state | in the worker | what ends it |
 |---|---|---|
 | waiting | granted, not begun | it begins; released; its claim is lost: dropped |
-| running | its handler runs | an outcome |
+| running | its predicate or handler runs | an outcome; its gates are asked |
+| asking | its gates were asked | admitted: waiting, before the others; else dropped |
 | answering | response and ack are on their way | both are in the log |
 | failed | answered, and left unacked | the claim runs out: another worker may have the job |
 
@@ -19,7 +20,7 @@ Source: DESIGN "A job"; law 7.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,7 +29,7 @@ from streams.edge.executors.call import Call
 
 __all__ = ["HeldJob", "HeldJobs"]
 
-State = Literal["waiting", "running", "answering", "failed"]
+State = Literal["waiting", "running", "asking", "answering", "failed"]
 
 
 @dataclass(eq=False, slots=True)
@@ -50,6 +51,12 @@ class HeldJob:
     ended_s: float = 0.0
     call: Call | None = None
     lost: bool = False
+    admitted: bool = False
+    """Whether its gates let it start, or it was granted as one that they have let pass."""
+    resume: Callable[[], None] | None = None
+    """What goes on once it is admitted."""
+    gate_keys: dict[str, str] | None = None
+    asked_s: float = 0.0
     trigger_id: str | None = None
     event_id: str | None = None
     dispatch_id: str | None = None
@@ -80,6 +87,8 @@ class HeldJobs:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], HeldJob] = {}
         self._waiting: deque[HeldJob] = deque()
+        self._admitted: deque[HeldJob] = deque()
+        self._asking: dict[tuple[str, str], HeldJob] = {}
         self.running = 0
         self.failed = 0
 
@@ -92,7 +101,12 @@ class HeldJobs:
     @property
     def waiting(self) -> int:
         """Return how many wait for their turn."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._admitted)
+
+    @property
+    def asking(self) -> list[HeldJob]:
+        """Return those that wait for the word of their gates."""
+        return list(self._asking.values())
 
     @property
     def busy(self) -> int:
@@ -112,18 +126,43 @@ class HeldJobs:
             job["traceparent"],
             job["body"],
             expires_s,
+            admitted=job["admitted"],
         )
         self._held[key] = held
         self._waiting.append(held)
         return held
 
     def next(self) -> HeldJob | None:
-        """Begin with what has waited longest, if anything waits."""
-        if not self._waiting:
+        """Begin with what its gates have admitted, then with what has waited longest."""
+        line = self._admitted or self._waiting
+        if not line:
             return None
-        held = self._waiting.popleft()
+        held = line.popleft()
         held.state = "running"
         self.running += 1
+        return held
+
+    def ask(self, held: HeldJob) -> None:
+        """Note that a job waits for the word of its gates."""
+        assert held.state == "running", f"{held.claim_id} begins before it asks"
+        held.state = "asking"
+        held.call = None
+        self.running -= 1
+        self._asking[held.queue_key, held.claim_id] = held
+
+    def admit(self, queue_key: str, claim_id: str) -> None:
+        """Note that a job may start, if it still asks."""
+        held = self._asking.pop((queue_key, claim_id), None)
+        if held is not None:
+            held.state, held.admitted = "waiting", True
+            self._admitted.append(held)
+
+    def withdraw(self, queue_key: str, claim_id: str) -> HeldJob | None:
+        """Forget a job that its gates keep from starting, if it still asks; return it."""
+        held = self._asking.pop((queue_key, claim_id), None)
+        if held is not None:
+            del self._held[queue_key, claim_id]
+            held.lost = True
         return held
 
     def answer(self, held: HeldJob) -> None:
@@ -146,9 +185,11 @@ class HeldJobs:
             self.failed -= 1
 
     def take_waiting(self) -> list[HeldJob]:
-        """Forget all that have not begun, and return them."""
-        taken = list(self._waiting)
+        """Forget all whose handlers have not begun, and return them."""
+        taken = [*self._admitted, *self._waiting, *self._asking.values()]
+        self._admitted.clear()
         self._waiting.clear()
+        self._asking.clear()
         for held in taken:
             del self._held[held.queue_key, held.claim_id]
         return taken
@@ -161,8 +202,10 @@ class HeldJobs:
                 continue
             match held.state:
                 case "waiting":
-                    self._waiting.remove(held)
+                    (self._admitted if held in self._admitted else self._waiting).remove(held)
                     del self._held[held.queue_key, held.claim_id]
+                case "asking":
+                    self.withdraw(held.queue_key, held.claim_id)
                 case "failed":
                     self.drop(held)
                 case _:

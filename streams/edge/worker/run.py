@@ -6,6 +6,7 @@
 | the predicate says no | `skipped` | yes |
 | the handler raises, takes too long, dies, returns what no record holds | `failed` | no |
 | the predicate raises, or answers neither true nor false | `failed` | no |
+| the key of a gate cannot be found | `failed` | no |
 | the worker stops before it ends | `interrupted` | no: released |
 | the body is no job; no handler for it | `none`, with an error | no |
 
@@ -23,6 +24,7 @@ from typing import NamedTuple, Protocol, cast
 
 from streams.codec import Codec, DecodeError
 from streams.core.expression import Failed
+from streams.core.intake_plan import keys_of
 from streams.core.wire import InvokePurpose, ResponseOutcome, TriggerDispatch
 from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import Outcome
@@ -51,6 +53,7 @@ class Answer(NamedTuple):
 
 
 OnAnswer = Callable[[HeldJob, Answer], None]
+OnGated = Callable[[HeldJob, dict[str, str]], None]
 
 
 class CallRunner(Protocol):
@@ -62,15 +65,25 @@ class CallRunner(Protocol):
 
 
 class JobRunner:
-    """Runs jobs through the executors; `on_answer` is told each one's outcome, once."""
+    """Runs jobs through the executors; `on_answer` is told each one's outcome, once.
+
+    `on_gated` is told of a job that has gates, with their keys, once its predicate has let it pass:
+    it is started again when it is admitted, and is no business of this one otherwise.
+    """
 
     def __init__(
-        self, codec: Codec, consumer: Consumer, runner: CallRunner, on_answer: OnAnswer
+        self,
+        codec: Codec,
+        consumer: Consumer,
+        runner: CallRunner,
+        on_answer: OnAnswer,
+        on_gated: OnGated,
     ) -> None:
         self._codec = codec
         self._consumer = consumer
         self._runner = runner
         self._on_answer = on_answer
+        self._on_gated = on_gated
 
     def adopt(self, consumer: Consumer) -> None:
         """Run jobs that begin from now on by another manifest."""
@@ -78,6 +91,10 @@ class JobRunner:
 
     def start(self, held: HeldJob) -> None:
         """Run a job; its answer may come before this returns."""
+        if held.resume is not None:
+            resume, held.resume = held.resume, None
+            resume()
+            return
         job = self._read(held)
         if isinstance(job, str):
             self._on_answer(held, Answer("none", error=job))
@@ -87,6 +104,8 @@ class JobRunner:
         found = self._consumer.resolve(job["trigger_id"])
         if isinstance(found, str):
             self._on_answer(held, Answer("none", error=found))
+        elif held.admitted:
+            self._handle(held, job, found)  # its predicate came before its gates
         elif found.predicate is not None:
             decided = partial(self._decided, held, job, found)
             timeout_ms = found.predicate_timeout_ms
@@ -94,13 +113,13 @@ class JobRunner:
         elif found.cel is not None:
             verdict = EXPRESSIONS.cel(found.cel, job["event"])
             if verdict is True:
-                self._handle(held, job, found)
+                self._pass(held, job, found)
             elif verdict is False:
                 self._on_answer(held, Answer("skipped"))
             else:
                 self._on_answer(held, Answer("failed", error=_no_verdict(verdict)))
         else:
-            self._handle(held, job, found)
+            self._pass(held, job, found)
 
     def _read(self, held: HeldJob) -> TriggerDispatch | str:
         body, held.body = held.body, None
@@ -121,7 +140,19 @@ class JobRunner:
         elif outcome.result == "false":
             self._on_answer(held, Answer("skipped"))
         else:
+            self._pass(held, job, found)
+
+    def _pass(self, held: HeldJob, job: TriggerDispatch, found: Resolved) -> None:
+        """Go on with a job that its predicate lets pass: to its gates, if it has any."""
+        if not found.gate_keys:
             self._handle(held, job, found)
+            return
+        keys = keys_of(found.gate_keys, job["event"], EXPRESSIONS)
+        if isinstance(keys, Failed):
+            self._on_answer(held, Answer("failed", error=keys.reason))
+            return
+        held.resume = partial(self._handle, held, job, found)
+        self._on_gated(held, keys)
 
     def _handle(self, held: HeldJob, job: TriggerDispatch, found: Resolved) -> None:
         ended = partial(self._ended, held)

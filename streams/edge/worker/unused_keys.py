@@ -20,6 +20,7 @@ __all__ = ["unused_keys"]
 _WHERE_ENQUEUED = "declare it where the job is enqueued"
 
 _OF_A_TRIGGER: Final = {
+    "batch": f"a job is run and answered by itself: {_WHERE_ENQUEUED}",
     "retry": "a job that fails comes again when its claim runs out: bound that with "
     "HARN_SCHEDULER_MAX_DELIVERIES and --claim-ttl",
     "circuit": "a destination's circuit parks dispatches, and jobs have had theirs: let the "

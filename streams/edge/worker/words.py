@@ -1,4 +1,4 @@
-"""What a worker appends: heartbeats, renewals, acks and releases; and responses.
+"""What a worker appends: heartbeats, renewals, acks, releases and gates; and responses.
 
 Everything about a queue goes to the one partition of the mailbox that the queue lives in.
 
@@ -97,6 +97,16 @@ class Words:
             "gates": gates,
         }
         return self._to_queue("consumer_registered", queue_key, value)
+
+    def ask(self, queue_key: str, incarnation: str, jobs: Sequence[Mapping[str, Any]]) -> Appended:
+        """Ask whether jobs of a queue may start, by their gates."""
+        value = {
+            "queue": queue_key,
+            "consumer_id": self._consumer_id,
+            "incarnation": incarnation,
+            "jobs": jobs,
+        }
+        return self._to_queue("gates_requested", queue_key, value)
 
     def response(self, value: JobResponse) -> bytes:
         """Encode what a job came to."""

@@ -1,6 +1,7 @@
 """The worker: holds what the scheduler grants it, runs it, and answers.
 
     jobs_granted → waiting → running (renewed at half its time) → response → ack
+                             its gates are asked, if it has any: it waits until they let it start
                           ↘ stop: released                     ↘ failed: runs out, comes again
 
 A worker says once a second, and whenever it matters, what it could take and which claims it has.
@@ -22,7 +23,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.record import Position
 from streams.core.wire import JobsGranted, NothingReady
 from streams.edge.executors.loop_watch import LoopWatch
@@ -33,7 +34,9 @@ from streams.edge.invoker.guard import ends_the_role
 from streams.edge.invoker.reporter import Appender
 from streams.edge.worker.answers import Answered, Answers
 from streams.edge.worker.consumer import Consumer
+from streams.edge.worker.delivered import value_of
 from streams.edge.worker.deliveries import Delivered, Deliveries, KafkaDeliveries
+from streams.edge.worker.gate_asks import GateAsks
 from streams.edge.worker.held import HeldJob, HeldJobs
 from streams.edge.worker.observer import Unobserved, WorkerObserver
 from streams.edge.worker.plan import WorkerPlan
@@ -100,9 +103,10 @@ class Worker:
             on_blocked=self._observer.loop_blocked,
             on_stuck=LastLine(seams.exit_now),
         )
-        self._jobs = JobRunner(codec, consumer, self._runner, self._on_answer)
+        self._jobs = JobRunner(codec, consumer, self._runner, self._on_answer, self._on_gated)
         self._words: Words | None = None
         self._answers: Answers | None = None
+        self._gates: GateAsks | None = None
         self._presence: Presence | None = None
         self._starting = False
         self._quiet: asyncio.Event = asyncio.Event()
@@ -124,6 +128,7 @@ class Worker:
             self._deliveries.request_partitions,
         )
         self._answers = Answers(words, self)
+        self._gates = GateAsks(words, self._held, self, self._consumer.digest)
         await self._register(words, self._consumer)
         self._watch.start()
         self._presence = Presence(plan, words, self._deliveries.partition, self)
@@ -137,7 +142,8 @@ class Worker:
 
     async def adopt(self, consumer: Consumer) -> None:
         """Run jobs that begin from now on by another manifest.  Raises BrokerError."""
-        if self._words is not None:
+        if self._words is not None and self._gates is not None:
+            self._gates.registered(consumer.digest)
             await self._register(self._words, consumer)
         self._consumer = consumer
         self._jobs.adopt(consumer)
@@ -200,38 +206,27 @@ class Worker:
     def take(self, delivered: Sequence[Delivered]) -> None:
         """Take what was granted; what was meant for an earlier incarnation is passed over."""
         for each in delivered:
-            value = self._read(each)
+            value = value_of(self._codec, each)
             if value is None or value["incarnation"] != self.incarnation:
                 continue
             if each.kind == "jobs_granted":
                 self._room.round_trip.granted(each.cause, self._loop.time())
                 self._grant(value)
+            elif each.kind == "gates_answered":
+                if self._gates is not None:
+                    self._gates.answered(value)
             elif self._presence is not None:
                 said: NothingReady = value
                 self._presence.nothing_ready(said["queue"], said["seq"])
         self._start_waiting()
         self.look_whether_done()
 
-    def _read(self, delivered: Delivered) -> Any:  # noqa: ANN401 - a record of the codec's
-        if delivered.kind not in ("jobs_granted", "nothing_ready"):
-            return None
-        try:
-            schema, value = self._codec.decode(delivered.value)
-        except DecodeError as error:
-            reason = str(error)
-        else:
-            if schema == delivered.kind:
-                return value
-            reason = f"schema {schema!r}, expected {delivered.kind!r}"
-        # Its claims are listed by no heartbeat, and so released.
-        extra = {"offset": delivered.offset, "reason": reason}
-        _LOG.error("worker_unusable_delivery", extra=extra)
-        return None
-
     def _grant(self, granted: JobsGranted) -> None:
         expires_s = self._loop.time() + min(self._ttl_s, granted["claim_ttl_ms"] / 1_000)
         if self._presence is not None:
             self._presence.granted()
+        if self._gates is not None:
+            self._gates.in_force(granted["queue"], granted["gates_digest"])
         for job in granted["jobs"]:
             self._held.grant(granted["queue"], job, expires_s)
         if self._stopping is not None:
@@ -251,6 +246,29 @@ class Worker:
                 self._jobs.start(held)
         finally:
             self._starting = False
+
+    # ------------------------------------------------------------------ gates
+    @ends_the_role
+    def _on_gated(self, held: HeldJob, keys: dict[str, str]) -> None:
+        assert self._gates is not None, "start comes before any job"
+        self._gates.add(held, keys)
+        if self._stopping is not None:
+            self._release(self._held.take_waiting(), "the worker stops")
+        self.admitted()
+
+    def admitted(self) -> None:
+        """Start what may start: a handler's place came free, or a job was let pass."""
+        if not self._starting:
+            self._loop.call_soon(self._start_waiting)
+        self._quiet.set()
+
+    def taken_back(self, held: HeldJob, answer: str) -> None:
+        """A job is this worker's no more: it waits at a gate, or was skipped by one."""
+        if answer == "skipped":
+            self._observer.finished(held.queue, answer, self._loop.time() - held.started_s)
+        if self._presence is not None:
+            self._presence.look()
+        self.look_whether_done()
 
     # ------------------------------------------------------------------ answers
     @ends_the_role
@@ -276,9 +294,7 @@ class Worker:
         if answer.outcome == "interrupted" and not response["claim_lost"]:
             self._release([held], "interrupted")
         self._observer.answered(response)
-        if not self._starting:
-            self._loop.call_soon(self._start_waiting)
-        self._quiet.set()
+        self.admitted()
 
     def still_holds(self, held: HeldJob) -> bool:
         """Whether a claim has neither been lost nor run out by now."""
@@ -333,6 +349,8 @@ class Worker:
     @ends_the_role
     def expire(self, now_s: float) -> None:
         """Give up the claims that have run out; handlers that run on are told."""
+        if self._gates is not None:
+            self._gates.again(now_s)
         lost = self._held.expire(now_s)
         for held in lost:
             extra = {"claim_id": held.claim_id, "queue": held.queue}

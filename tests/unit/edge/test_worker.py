@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from streams.core.placement import partition_of
-from streams.edge.worker.consumer import Consumer
 from streams.edge.worker.deliveries import Delivered
 from streams.edge.worker.presence import APART_S
 from streams.edge.worker.room import CLAIMS_MAX
-from streams.errors import BrokerError, ManifestError
+from streams.errors import BrokerError
 from streams.handler_api import Context, Event
 from tests.support.virtual_time import VirtualLoop, virtual_time
 from tests.support.worker_edge import CONSUMER_ID, TTL_MS, WorkerRig, body_of, settle, trigger
@@ -487,15 +485,3 @@ async def test_the_gates_of_the_consumer_manifest_are_registered_before_the_firs
     assert [gates["trigger_id"] for gates in registered["gates"]] == ["gated"]
     assert '"concurrency":{"max":2}' in registered["gates"][0]["definition"]
     assert registered["digest"] == worker.worker._consumer.digest
-
-
-def test_gates_of_a_consumer_manifest_are_refused_by_name(tmp_path: Path) -> None:
-    manifest = tmp_path / "harn.toml"
-    manifest.write_text(
-        '[exports]\nhandlers = "lib.py"\n[[triggers]]\nid = "gated"\nkind = "webhook"\n'
-        'provider = "github"\nmatch = {}\nhandler = "handlers::answer"\nconcurrency = { max = 2 }\n'
-    )
-    (tmp_path / "lib.py").write_text("def answer(event):\n    return None\n")
-    with pytest.raises(ManifestError, match="trigger 'gated' declares gates") as caught:
-        Consumer.load(manifest)
-    assert str(manifest) in str(caught.value)
