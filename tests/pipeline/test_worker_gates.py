@@ -89,7 +89,7 @@ def test_limits_hold_whoever_is_lost(seed: int) -> None:
     def note(_event: object, context: Context) -> None:
         ran.append((context.event_id, context.attempt))
 
-    driver = driver_with(*EVENTS, duration_ms=500, chaos=Chaos(seed=seed))
+    driver = driver_with(*EVENTS, duration_ms=500, chaos=Chaos.storm(seed))
     consumer = consumer_of(
         {"triage": note}, concurrency={"max": 1}, throttle={"max": 3, "period": "10s"}
     )
