@@ -43,6 +43,8 @@ WAIT_MS_MAX = 30_000
 """How long a turn that another worker runs is left alone before it is looked at again."""
 
 _GUARD_WITHIN_S = 30.0
+_FINISH_TRIES = 120
+_FINISH_AGAIN_S = 0.5
 
 _LOG = logs.logger(__name__)
 
@@ -127,6 +129,7 @@ class Deliveries:
         self._run = run
         self._renew_every_s = renew_every_s
         self._guard_within_s = guard_within_s
+        self._outage = threading.Event()  # never set: waited on while the database is away
 
     def next(self) -> Outcome | None:
         """Take one turn and see it through; None when there is none.
@@ -165,7 +168,7 @@ class Deliveries:
                 assert answer.record is not None
                 outcome = self._executed(delivery, answer.record, hold)
         if outcome is not Outcome.LOST:
-            self._turns.queue.ack(delivery)
+            self._acked(delivery)
         return outcome
 
     def _executed(self, delivery: DeliveryId, record: TurnRecord, hold: Hold) -> Outcome:
@@ -185,15 +188,53 @@ class Deliveries:
                 self._turns.store.release(record.record_id, record.fence)
                 self._turns.queue.release(delivery)
             raise
-        if not self._turns.store.finish(
-            record.record_id, record.fence, ended.status, result=ended.result, error=ended.error
-        ):
+        if not self._written(record, ended):
             _LOG.warning(
                 "turn_claim_lost",
                 extra={"record": record.record_id, "session": record.session_id},
             )
             return Outcome.LOST
         return Outcome.FAILED if ended.status is Status.FAILED else Outcome.COMPLETED
+
+    def _written(self, record: TurnRecord, ended: Ended) -> bool:
+        """Write a turn's end; an outage of a while must not make it run once more.
+
+        Raises: TaskQueueUnavailable, when it lasts.
+        """
+        for tries_left in reversed(range(_FINISH_TRIES)):
+            try:
+                return self._turns.store.finish(
+                    record.record_id,
+                    record.fence,
+                    ended.status,
+                    result=ended.result,
+                    error=ended.error,
+                ) or self._was_written(record)
+            except TaskQueueUnavailable as error:
+                if not tries_left or not error.retryable:
+                    raise
+                _LOG.warning(
+                    "turn_not_written",
+                    extra={"record": record.record_id, "reason": str(error)},
+                )
+                self._outage.wait(_FINISH_AGAIN_S)
+        raise AssertionError("the last try returns or raises")
+
+    def _was_written(self, record: TurnRecord) -> bool:
+        """Whether an earlier try took effect, though its answer was lost."""
+        found = self._turns.store.read(record.record_id)
+        return (
+            found is not None
+            and found.fence == record.fence
+            and found.executed_by == record.claimed_by
+        )
+
+    def _acked(self, delivery: DeliveryId) -> None:
+        """Ack what has ended durably; unacked it comes again, and is skipped."""
+        try:
+            self._turns.queue.ack(delivery)
+        except TaskQueueUnavailable as error:
+            _LOG.warning("turn_not_acked", extra={"delivery": delivery, "reason": str(error)})
 
     @contextmanager
     def _renewed(self, delivery: DeliveryId, lease: Lease, hold: Hold) -> Iterator[None]:

@@ -9,17 +9,19 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from streams.core.turn.claim import CLAIM_TTL_MS
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.delivery import WAIT_MS_MAX, Deliveries, Ended, Lease, Outcome
-from streams.edge.turns.sql_turns import SqlTurns
+from streams.edge.turns.sql_turns import SqlTurns, SqlTurnStore
 from streams.edge.turns.task_queue import VISIBILITY_MS
 from streams.edge.turns.turn_store import Claimant, FleetWorker, Session, Status, TurnRecord
-from tests.support.sql_turns import Place, now_ms
+from streams.errors import TaskQueueUnavailable
+from tests.support.postgres import Postgres
+from tests.support.sql_turns import Place, now_ms, postgres_place
 
 
 def envelope(session: str = "sess-1", ref: str = "goal-1", **fields: Any) -> AgentTurnEnvelope:
@@ -330,6 +332,63 @@ def test_a_session_that_is_held_is_waited_for_so_long_and_the_turn_comes_again(
         assert worker.next() is Outcome.WAITING
 
     assert worker.next() is Outcome.COMPLETED
+
+
+def test_a_restart_of_the_database_during_a_turn_makes_nothing_run_twice(
+    postgres: Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[str] = []
+    with postgres_place(postgres) as place:
+        turns = place.open()
+        enqueue(turns, envelope())
+
+        def restarting(record: TurnRecord, _lease: Lease) -> Ended:
+            ran.append(record.record_id)
+            postgres.stop()
+            starting.start()
+            return Ended(Status.COMPLETED)
+
+        starting = threading.Thread(target=postgres.start)
+        deliveries = Deliveries(turns, Claimant("w1", "h"), restarting)
+
+        assert deliveries.next() is Outcome.COMPLETED
+        starting.join()
+        assert (deliveries.next(), turns.queue.get_queue_size()) == (None, 0)
+
+    assert ran == ["goal-1"]
+    told = {line.message for line in caplog.records}
+    assert {"session_guard_lost"} <= told <= {"session_guard_lost", "turn_not_written"}
+
+
+class Interrupted:
+    """A store whose answers to `finish` are lost, once, after they took effect."""
+
+    def __init__(self, store: SqlTurnStore) -> None:
+        self._store = store
+        self.lost = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def finish(self, *given: Any, **named: Any) -> bool:
+        answer = self._store.finish(*given, **named)
+        if not self.lost:
+            self.lost += 1
+            raise TaskQueueUnavailable("db", "it may have taken effect", retryable=True)
+        return answer
+
+
+def test_an_end_whose_answer_was_lost_counts(place: Place) -> None:
+    turns = place.open()
+    enqueue(turns, envelope())
+    store = Interrupted(turns.store)
+    unlucky = SqlTurns(turns.queue, turns.guard, cast("SqlTurnStore", store), turns.database)
+
+    outcome = Worker(unlucky, "w1").next()
+
+    assert (outcome, store.lost) == (Outcome.COMPLETED, 1)
+    assert read(turns).status == "completed"
+    assert turns.queue.get_queue_size() == 0
 
 
 _CRASH = """
