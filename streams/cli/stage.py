@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import cluster_of
-from streams.cli.options import settings_from
+from streams.cli.options import StateDir, settings_from
 from streams.core.record import Position
-from streams.edge.stage_words import resume_partition, skip_record
+from streams.edge.stage_words import resume_partition, skip_record, stage_named, stage_of
 from streams.errors import ConfigError
 
 app = typer.Typer()
@@ -24,9 +24,11 @@ def _group() -> None:
 def resume(
     stage: Annotated[str, typer.Argument(help="The stage, for example dispatch.")],
     partition: Annotated[int, typer.Argument(help="The halted partition.", min=0)],
+    state_dir: StateDir = None,
 ) -> None:
     """Try a halted partition's record again, after the fold was mended."""
-    settings = cluster_of(settings_from())
+    stage_named(stage)
+    settings = cluster_of(settings_from(state_dir=state_dir))
     position = resume_partition(settings, stage, partition)
     typer.echo(f"{stage} partition {partition} is told to go on (word at {position})")
 
@@ -47,13 +49,15 @@ def skip(
         ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")] = "",
+    state_dir: StateDir = None,
 ) -> None:
     """Pass over what halted a partition, a record or a timer: it is quarantined, on the record."""
     try:
         record = Position.parse(position)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    settings = cluster_of(settings_from())
+    stage_of(record.topic)
+    settings = cluster_of(settings_from(state_dir=state_dir))
     word = skip_record(settings, record, reason, timer=timer)
     what = record if timer is None else f"the timer of {timer} at {record}"
     typer.echo(f"{what} will be passed over (word at {word})")

@@ -205,5 +205,5 @@ def _bounded(settings: Settings, request: EventRequest) -> EventRequest:
     size = len(bytes(request.payload))
     if size > settings.http_max_body_bytes:
         limit = f"expected at most {settings.http_max_body_bytes} (HARN_HTTP_MAX_BODY_BYTES)"
-        raise ConfigError(f"the payload of a {request.kind} event has {size} bytes, {limit}")
+        raise ConfigError(f"the payload of the {request.kind} event has {size} bytes, {limit}")
     return request

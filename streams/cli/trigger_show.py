@@ -45,7 +45,7 @@ def list_triggers(as_json: AsJson = False, state_dir: StateDir = None) -> None:
         binding = row["binding"]
         retry = f"{binding['retry']['backoff']} {binding['retry']['max_attempts']}"
         cells = (binding["binding_key"], row["state"], binding["provider"], _events(binding))
-        cells = (*cells, binding["handler"], retry, binding["namespace"])
+        cells = (*cells, binding["target_uri"], retry, binding["namespace"])
         table.add_row(*(escape(cell) for cell in cells))
     screen().print(table)
 

@@ -27,6 +27,24 @@ _TIMEOUT_S = 30.0
 _READ_S = 1.0
 
 
+def stage_named(name: str) -> Stage:
+    """Return the stage of that name.  Raises: ConfigError when there is none."""
+    found = next((stage for stage in TOPOLOGY.stages if stage.name == name), None)
+    if found is None:
+        names = ", ".join(sorted(stage.name for stage in TOPOLOGY.stages))
+        raise ConfigError(f"stage {name!r} is unknown, expected one of {names}")
+    return found
+
+
+def stage_of(topic: str) -> Stage:
+    """Return the stage whose mailbox a topic is.  Raises: ConfigError when it is no mailbox."""
+    found = next((stage for stage in TOPOLOGY.stages if stage.source == topic), None)
+    if found is None:
+        sources = ", ".join(sorted(stage.source for stage in TOPOLOGY.stages))
+        raise ConfigError(f"{topic} is no stage's mailbox, expected one of {sources}")
+    return found
+
+
 def skip_record(
     settings: Settings, record: Position, reason: str, *, timer: str | None = None
 ) -> Position:
@@ -35,10 +53,7 @@ def skip_record(
     Args:   timer: key of the row whose timer fails at the record; it is passed over instead.
     Raises: ConfigError when no stage reads the topic, or it does not stand at the record.
     """
-    stage = next((stage for stage in TOPOLOGY.stages if stage.source == record.topic), None)
-    if stage is None:
-        sources = ", ".join(sorted(stage.source for stage in TOPOLOGY.stages))
-        raise ConfigError(f"{record.topic} is no stage's mailbox, expected one of {sources}")
+    stage = stage_of(record.topic)
     next_record = _next_record(settings, stage, record.partition)
     if next_record != record:
         where = next_record or "its mailbox' end"
@@ -63,10 +78,7 @@ def resume_partition(settings: Settings, stage_name: str, partition: int) -> Pos
 
     Raises: ConfigError when there is no such stage or partition.
     """
-    stage = next((stage for stage in TOPOLOGY.stages if stage.name == stage_name), None)
-    if stage is None:
-        names = ", ".join(sorted(stage.name for stage in TOPOLOGY.stages))
-        raise ConfigError(f"stage {stage_name!r} is unknown, expected one of {names}")
+    stage = stage_named(stage_name)
     with TopicReader(settings, stage.source) as reader:
         _require_partition(reader, partition)
     word = {"stage": stage.name, "partition": partition, "requested_by": _who()}
