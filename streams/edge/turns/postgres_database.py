@@ -22,7 +22,7 @@ __all__ = ["PostgresDatabase"]
 _TRIES_MAX = 5
 """Of a transaction that met another one, or an end of its connection."""
 
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 # Not `to_regclass`, which remembers within a transaction that there was none.
 _KNOWN = "SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = ANY (current_schemas(false))"
@@ -98,11 +98,11 @@ class PostgresDatabase:
             answer = work(_PostgresTransaction(connection))
         except psycopg.Error as error:
             self._undo(connection)
-            # A standby refuses to write: after a failover the address leads to another server.
-            standby = isinstance(error, errors.ReadOnlySqlTransaction)
-            if standby:
+            # A server that takes no writes any more: the address may lead to another one that does.
+            read_only = isinstance(error, errors.ReadOnlySqlTransaction)
+            if read_only:
                 self._let_go()
-            if connection.closed or standby:
+            if connection.closed or read_only:
                 raise _NothingDone(error) from None
             raise
         except BaseException:

@@ -13,6 +13,7 @@ from streams.edge.turns.postgres_database import PostgresDatabase
 from streams.edge.turns.postgres_link import PostgresLink
 from streams.edge.turns.postgres_turns import open_postgres_turns
 from streams.errors import ConfigError, TaskQueueUnavailable
+from tests.support.eventually import eventually
 from tests.support.postgres import Postgres
 
 
@@ -219,3 +220,33 @@ def test_the_clock_stands_still_throughout_a_statement(address: str) -> None:
         ((later,),) = database.run(lambda transaction: transaction.execute("SELECT {now}"))
 
     assert one == other < later
+
+
+async def test_a_server_that_takes_no_writes_is_told_until_it_takes_them_again(
+    address: str,
+) -> None:
+    def put() -> str:
+        try:
+            turns.queue.put({"session_id": "a"})
+        except TaskQueueUnavailable as error:
+            return f"{error} {error.retryable=}"
+        return ""
+
+    def said_to_the_server(*statements: bytes) -> None:
+        with psycopg.connect(address, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    with closing(open_postgres_turns(address, consumer="w")) as turns:
+        said_to_the_server(
+            b"ALTER SYSTEM SET default_transaction_read_only = on", b"SELECT pg_reload_conf()"
+        )
+        try:
+            await eventually(
+                lambda: "read-only" in put() and "retryable=True" in put(), "a refusal"
+            )
+        finally:
+            said_to_the_server(
+                b"ALTER SYSTEM RESET default_transaction_read_only", b"SELECT pg_reload_conf()"
+            )
+        await eventually(lambda: not put(), "a turn that is taken")

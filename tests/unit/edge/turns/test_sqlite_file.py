@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from streams.core.turn.claim import Run, Wait
+from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.database import Transaction
 from streams.edge.turns.sql_queue import SqlTaskQueue
-from streams.edge.turns.sql_turns import open_sqlite_turns
+from streams.edge.turns.sql_turns import SqlTurnStore, open_sqlite_turns
 from streams.edge.turns.sqlite_file import SqliteFile
+from streams.edge.turns.turn_store import Claimant, FleetWorker, TurnRecord
 from streams.errors import TaskQueueUnavailable
 
 
@@ -200,3 +203,38 @@ def test_the_clock_stands_still_throughout_a_statement(tmp_path: Path) -> None:
         ((later,),) = file.run(lambda transaction: transaction.execute("SELECT {now}"))
 
     assert one == other < later
+
+
+@pytest.mark.parametrize(("passed_ms", "decision"), [(3_599_999, Wait), (3_600_000, Run)])
+def test_a_record_s_claim_is_dead_at_its_age_limit(
+    tmp_path: Path, passed_ms: int, decision: type
+) -> None:
+    now = [1_000_000]
+    turn = AgentTurnEnvelope(job_id="j", session_id="s", payload_ref="g", enqueued_at_ms=0)
+    with closing(SqliteFile(tmp_path / "t.db", clock=lambda: now[0])) as file:
+        store = SqlTurnStore(file)
+        store.create(TurnRecord(record_id="g", kind="goal_loop", session_id="s"))
+        store.claim(turn, Claimant("w1", "h"))
+        now[0] += passed_ms
+
+        answer = store.claim(turn, Claimant("w2", "h"))
+
+    assert isinstance(answer.decision, decision)
+    assert answer.retry_after_ms == 3_600_000 - passed_ms
+
+
+@pytest.mark.parametrize(("passed_ms", "listed"), [(90_000, 1), (90_001, 0)])
+def test_a_worker_is_listed_up_to_ninety_seconds_after_it_was_heard_of(
+    tmp_path: Path, passed_ms: int, listed: int
+) -> None:
+    now = [1_000_000]
+    with closing(SqliteFile(tmp_path / "t.db", clock=lambda: now[0])) as file:
+        store = SqlTurnStore(file)
+        store.beat(
+            FleetWorker(
+                worker_id="w", host="h", capacity=1, active_sessions=(), queue_backend="sqlite"
+            )
+        )
+        now[0] += passed_ms
+
+        assert len(store.workers()) == listed
