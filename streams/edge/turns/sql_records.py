@@ -192,13 +192,14 @@ class SqlRecords:
     def records(
         self,
         *,
+        kind: str | None = None,
         session_id: str | None = None,
         status: Status | None = None,
         limit: int = 200,
         offset: int = 0,
     ) -> list[TurnRecord]:
         """Return records, the last changed first; see `TurnStore.records`."""
-        wanted = {"session_id": session_id, "status": status and status.value}
+        wanted = {"kind": kind, "session_id": session_id, "status": status and status.value}
         given = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(f"{column} = ?" for column in given)
         sql = f"{_LIST} {'WHERE ' + where if given else ''} {_NEWEST}"

@@ -212,6 +212,7 @@ class TurnStore(Protocol):
     def records(
         self,
         *,
+        kind: str | None = None,
         session_id: str | None = None,
         status: Status | None = None,
         limit: int = 200,
