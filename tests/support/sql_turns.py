@@ -17,6 +17,8 @@ _MOMENTS = (
     ("agent_dispatch_queue", "visible_at"),
     ("agent_turn_records", "renewed_at"),
     ("agent_turn_records", "claimed_at"),
+    ("agent_turn_records", "updated_at"),
+    ("agent_sessions", "updated_at"),
     ("dispatch_workers", "last_heartbeat"),
 )
 

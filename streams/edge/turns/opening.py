@@ -26,11 +26,11 @@ def open_turns(settings: Settings, *, consumer: str) -> SqlTurns:
     try:
         postgres = importlib.import_module("streams.edge.turns.postgres_turns")
     except ImportError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
+        if (error.name or "psycopg").startswith("streams"):
             raise
         raise TaskQueueUnavailable(
             "postgres",
-            "its client psycopg is not installed",
+            f"its client psycopg cannot be loaded: {error}",
             retryable=False,
             remedy="pip install 'harn-streams[postgres]'",
         ) from error

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streams.core.turn.claim import CLAIM_TTL_MS
-from streams.edge.turns.database import Database
+from streams.edge.turns.database import Database, Transaction
 from streams.edge.turns.file_guard import FileGuard
 from streams.edge.turns.session_guard import SessionGuard
 from streams.edge.turns.sql_queue import SqlTaskQueue
@@ -14,10 +14,29 @@ from streams.edge.turns.sql_records import SqlRecords
 from streams.edge.turns.sql_sessions import SqlSessions, SqlWorkers
 from streams.edge.turns.sqlite_file import SqliteFile
 
-__all__ = ["QUEUE_FILE", "SqlTurnStore", "SqlTurns", "open_sqlite_turns", "opened_turns"]
+__all__ = [
+    "FORGOTTEN_AT_ONCE_MAX",
+    "QUEUE_FILE",
+    "SqlTurnStore",
+    "SqlTurns",
+    "open_sqlite_turns",
+    "opened_turns",
+]
 
 QUEUE_FILE = "agent_dispatch_queue.db"
 _LOCKS = "agent_dispatch_locks"
+
+
+FORGOTTEN_AT_ONCE_MAX = 1_000
+
+_OLD_RECORDS = """DELETE FROM agent_turn_records WHERE record_id IN (
+    SELECT record_id FROM agent_turn_records
+    WHERE status IN ('completed', 'failed', 'cancelled') AND updated_at < {now} - ?
+    ORDER BY updated_at LIMIT ?)"""
+_OLD_SESSIONS = """SELECT session_id FROM agent_sessions WHERE updated_at < {now} - ?
+    AND NOT EXISTS (SELECT 1 FROM agent_turn_records
+        WHERE agent_turn_records.session_id = agent_sessions.session_id)
+    ORDER BY updated_at LIMIT ? {for_update}"""
 
 
 class SqlTurnStore(SqlRecords, SqlSessions, SqlWorkers):
@@ -27,6 +46,22 @@ class SqlTurnStore(SqlRecords, SqlSessions, SqlWorkers):
         SqlRecords.__init__(self, database, claim_ttl_ms=claim_ttl_ms)
         SqlSessions.__init__(self, database)
         SqlWorkers.__init__(self, database)
+
+    def forget(self, unchanged_ms: int, /) -> int:
+        """Delete records that have ended, and sessions without records; see `TurnStore.forget`."""
+        if unchanged_ms < 0:
+            raise ValueError(f"unchanged_ms is {unchanged_ms}, expected 0 or more")
+        page = (unchanged_ms, FORGOTTEN_AT_ONCE_MAX)
+
+        def work(transaction: Transaction) -> int:
+            records = transaction.change(_OLD_RECORDS, page)
+            sessions = transaction.execute(_OLD_SESSIONS, page)
+            for session in sessions:
+                for table in ("agent_session_turns", "agent_sessions"):
+                    transaction.change(f"DELETE FROM {table} WHERE session_id = ?", session)
+            return records + len(sessions)
+
+        return self._database.run(work)
 
 
 @dataclass(frozen=True, slots=True)

@@ -258,6 +258,15 @@ class TurnStore(Protocol):
         """Return what was said in a session after that number, oldest first."""
         ...
 
+    def forget(self, unchanged_ms: int, /) -> int:
+        """Delete what has ended and was not changed for that long, and return how much that was.
+
+        Records that completed, failed or were cancelled, then sessions that have no record left,
+        with what was said in them: at most 1,000 of each in a call.  A turn that is delivered after
+        its record was forgotten is skipped.
+        """
+        ...
+
     def beat(self, worker: FleetWorker, /) -> None:
         """Write a worker's heartbeat, now; when it started is kept from its first one."""
         ...

@@ -66,7 +66,7 @@ def test_without_its_client_postgres_says_what_to_install(monkeypatch: pytest.Mo
         task_queue_backend="postgres", state_db_uri="postgresql://me:secret@db/turns"
     )
 
-    with pytest.raises(TaskQueueUnavailable, match="psycopg") as caught:
+    with pytest.raises(TaskQueueUnavailable, match="psycopg cannot be loaded") as caught:
         open_turns(settings, consumer="w")
 
     assert "harn-streams[postgres]" in (caught.value.remedy or "")

@@ -10,6 +10,7 @@ import pytest
 
 from streams.core.turn.claim import CLAIM_TTL_MS, Expire, Run, Skip, Wait
 from streams.core.turn.envelope import AgentTurnEnvelope
+from streams.edge.turns import sql_turns
 from streams.edge.turns.sql_turns import SqlTurnStore
 from streams.edge.turns.turn_store import (
     WORKER_TTL_MS,
@@ -439,3 +440,42 @@ def test_a_table_of_another_shape_is_refused(place: Place) -> None:
 
     with pytest.raises(TaskQueueUnavailable, match="session_id"):
         place.open()
+
+
+DAY_MS = 86_400_000
+
+
+def test_what_has_ended_long_ago_is_forgotten_with_its_session(
+    place: Place, store: SqlTurnStore
+) -> None:
+    for session in ("s", "live", "empty"):
+        store.create_session(Session(session_id=session))
+        store.say(session, "user", "hello")
+    store.create(goal())
+    store.finish("g", claimed(store), Status.COMPLETED)
+    for name, status in (("p", Status.PAUSED), ("o", Status.ORPHANED), ("q", Status.PENDING)):
+        store.create(TurnRecord(record_id=name, kind="goal_loop", session_id="live", status=status))
+
+    assert store.forget(DAY_MS) == 0
+    place.pass_time(DAY_MS + 1_000)
+    store.create(TurnRecord(record_id="new", kind="goal_loop", session_id="s2"))
+    store.move("new", from_={Status.PENDING}, to=Status.FAILED)
+
+    assert store.forget(DAY_MS) == 3
+    assert {each.record_id for each in store.records()} == {"p", "o", "q", "new"}
+    assert [each.session_id for each in store.sessions()] == ["live"]
+    assert (store.said("s"), len(store.said("live"))) == ([], 1)
+    assert store.claim(turn(), ME).decision == Skip("unknown_record")
+
+
+def test_so_many_are_forgotten_at_once(
+    place: Place, store: SqlTurnStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_turns, "FORGOTTEN_AT_ONCE_MAX", 2)
+    for name in ("a", "b", "c"):
+        store.create(goal(name, status=Status.FAILED))
+    place.pass_time(1_000)
+
+    assert [store.forget(0) for _ in range(3)] == [2, 1, 0]
+    with pytest.raises(ValueError, match="unchanged_ms"):
+        store.forget(-1)
