@@ -275,8 +275,14 @@ def _problem(source: str, compile_: Callable[[str], _Program]) -> str | None:
     try:
         compile_(source)
     except (ValueError, TypeError, JMESPathError) as error:
-        return str(error).splitlines()[0][:300]
+        return what_is_wrong(error)
     return None
+
+
+def what_is_wrong(error: Exception) -> str:
+    """Return what a parser says in one line; some go on with the expression, and point at it."""
+    first = str(error).splitlines()[0][:300]
+    return first.rstrip(": ").removesuffix(", for expression")
 
 
 EXPRESSIONS = ExpressionSet()

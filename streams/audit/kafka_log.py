@@ -28,7 +28,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streams.audit.log import Headers, LogRecord, Place, Span
 from streams.errors import BrokerError
-from streams.kafka import make_admin, make_consumer, right_missing
+from streams.kafka import PASSING, make_admin, make_consumer, right_missing
 from streams.settings import Settings
 
 __all__ = ["KafkaLog"]
@@ -40,6 +40,7 @@ _ATTEMPT_S = 3.0
 _SILENCE_S = 30.0
 """A partition that has more, but says nothing for so long, counts as out of reach."""
 
+_CLUSTER = "check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up"
 _NO_HEADERS: Headers = []
 _OFFSET = attrgetter("offset")
 _POLL_S = 1.0
@@ -266,12 +267,15 @@ class _outages:  # noqa: N801 - reads as a statement
     ) -> None:
         if isinstance(error, KafkaException):
             reason: KafkaError = error.args[0]
+            outage = reason.retriable() or reason.code() in PASSING
             raise BrokerError(
                 f"{self._what} could not be read: {reason.str()}",
-                retryable=reason.retriable(),
-                remedy=right_missing(reason),
+                retryable=outage,
+                remedy=_CLUSTER if outage else right_missing(reason),
             ) from error
         if isinstance(error, TimeoutError):
             raise BrokerError(
-                f"{self._what} could not be read in {_REQUEST_S:.0f} s", retryable=True
+                f"{self._what} could not be read in {_REQUEST_S:.0f} s",
+                retryable=True,
+                remedy=_CLUSTER,
             ) from error

@@ -16,6 +16,7 @@ from jmespath.exceptions import JMESPathError
 from streams.cli.log_record import ShownRecord
 from streams.edge.topic_reader import TopicReader
 from streams.errors import ConfigError
+from streams.expressions import what_is_wrong
 
 __all__ = ["Query", "Start", "parse_query", "parse_start"]
 
@@ -129,6 +130,6 @@ def parse_query(
     try:
         compiled = jmespath.compile(where)
     except JMESPathError as error:
-        first = str(error).splitlines()[0]
-        raise ConfigError(f"--where is no JMESPath expression: {first}") from error
+        problem = what_is_wrong(error)
+        raise ConfigError(f"--where is no JMESPath expression: {problem}") from error
     return Query(kind=kind, key=key, event_id=event_id, where=compiled)

@@ -37,6 +37,7 @@ from streams.edge.applier import (
 from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
 from streams.edge.registry_view import read_registry
+from streams.errors import ConfigError
 
 __all__ = ["app"]
 
@@ -162,6 +163,8 @@ def explain(
 
     Exit codes: 0 shown; 1 the log has nothing about it; 5 no broker, or this user may not read.
     """
+    if not event_id.strip():
+        raise ConfigError("the event's id is blank, expected what ingest answered")
     settings = cluster_of(settings_from(state_dir=state_dir))
     codec = codec_of(settings)
     with KafkaLog(settings) as log:

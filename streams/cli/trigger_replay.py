@@ -79,6 +79,8 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     """
     span = Range(_time("--from", from_), _time("--to", to))
     bulk = where is not None or span != Range()
+    if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
+        raise ConfigError(f"--from is {from_} and --to is {to}, expected a time before --to")
     if (event_id is not None) == bulk:
         raise ConfigError("name an event, or give --from, --to or --where")
     chooser, rate = Chooser(condition(where)), rate_of(rate_limit)

@@ -47,6 +47,8 @@ def read_retry(value: object, place: Place) -> dict[str, Any]:
     """Take a retry table; delays are in the result only where they are given, in ms."""
     table = table_of(value, place)
     values = read_table({} if table is None else table, _RETRY, place)
+    if table is not None and table.get("backoff", values["backoff"]) != values["backoff"]:
+        return values  # it could not be read, so nobody knows which delays belong to it
     needed = _DELAYS.get(values["backoff"], ())
     for name in ("delay", "base", "cap"):
         if name in needed and values[name] is None:

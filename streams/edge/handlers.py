@@ -58,9 +58,12 @@ def load_manifest(path: Path) -> Manifest:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Read a manifest's TOML.  Raises ManifestError when there is none that can be read."""
+    """Read a manifest's TOML.  Raises ManifestError when there is none that can be read.
+
+    A file that says nothing is refused: to take every trigger out of force, say `triggers = []`.
+    """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ManifestError(f"{path}: there is no such file, expected a manifest") from error
     except OSError as error:
@@ -69,6 +72,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise ManifestError(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ManifestError(f"{path}: is not TOML: {error}") from error
+    if not found:
+        raise ManifestError(
+            f"{path}: is empty, expected [[triggers]], or `triggers = []` to have none in force"
+        )
+    return found
 
 
 class Handlers:

@@ -209,11 +209,10 @@ def _failure(settings: Settings, topic: str, error: KafkaError) -> BrokerError |
             "`harn topology acls` prints what each role needs",
         )
     message = f"{topic} at {settings.bootstrap} cannot be reached: {error.str()}"
-    return BrokerError(
-        message,
-        retryable=error.retriable() or error.code() in _PASSING,
-        remedy=right_missing(error),
-    )
+    outage = error.retriable() or error.code() in _PASSING
+    cluster = "check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up"
+    remedy = cluster if outage else right_missing(error)
+    return BrokerError(message, retryable=outage, remedy=remedy)
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -96,7 +96,7 @@ def fate_of(event: TriggerEvent, outcome: Position | BaseException) -> dict[str,
 
 
 async def read_body(request: web.Request, bytes_max: int) -> bytes:
-    """Read a request's body, decompressed.  Raises Refused: 413 or 408."""
+    """Read a request's body, decompressed.  Raises Refused: 400, 413 or 408."""
     too_large = f"the body is larger than {bytes_max} bytes"
     if (request.content_length or 0) > bytes_max:
         raise Refused(413, [too_large])
@@ -105,11 +105,22 @@ async def read_body(request: web.Request, bytes_max: int) -> bytes:
             body = await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise Refused(413, [too_large]) from None
+    except web.RequestPayloadError as error:
+        # What follows of it means nothing, and would raise once more when it is passed over.
+        request.content.feed_eof()
+        encoding = request.headers.get("Content-Encoding", "identity")
+        problem = f"the body cannot be read, with Content-Encoding {encoding}: {_words(error)}"
+        raise Refused(400, [problem], Connection="close") from None
     except TimeoutError:
         raise Refused(408, [f"the body did not arrive within {_BODY_S:.0f} s"]) from None
     if len(body) > bytes_max:
         raise Refused(413, [too_large])
     return body
+
+
+def _words(error: web.RequestPayloadError) -> str:
+    """Return what aiohttp says in one line."""
+    return " ".join(str(error).removeprefix("400, message:").split())
 
 
 class Door:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from streams.cli import trigger_replay
 from streams.cli.operation import Chooser, Item, condition
@@ -148,3 +150,12 @@ def test_what_is_no_event_is_passed_over(driver: PipelineDriver) -> None:
     driver.kafka.append("trigger.inbox.envelopes", b"garbage e1", key=b"", headers=[])
     assert len(items(driver, event_id="e1")) == 1
     assert items(driver, event_id="e9") == []
+
+
+def test_a_time_that_ends_before_it_begins_is_refused_and_nothing_is_asked() -> None:
+    app = typer.Typer()
+    app.command()(trigger_replay.replay)
+    times = ["--from", "2026-02-01T00:00:00Z", "--to", "2026-01-01T00:00:00Z"]
+    done = CliRunner().invoke(app, times)
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("--from is 2026-02-01T00:00:00Z and --to is 2026-01-01")

@@ -213,6 +213,7 @@ def test_the_definition_is_canonical_json() -> None:
         ("retry", "retry = { max = true }", "retry.max is true"),
         ("retry", "retry = { max = 3.0 }", "retry.max is 3.0"),
         ("retry", 'retry = { backoff = "cubic" }', "retry.backoff is 'cubic', expected one of"),
+        ("retry", 'retry = { backoff = "cubic", delay = "1s" }', "retry.backoff is 'cubic'"),
         ("retry", 'retry = { backoff = "linear" }', "retry.delay is missing: backoff 'linear'"),
         (
             "retry",

@@ -62,6 +62,7 @@ def test_a_folder_stands_for_its_manifest(tmp_path: Path) -> None:
         (b"[[triggers", "is not TOML: "),
         (b"id = '\xff'", "byte 6 is not UTF-8"),
         (b"nonsense = 1", "nonsense is not a key here"),
+        (b"# nothing yet\n", "is empty, expected [[triggers]], or `triggers = []`"),
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused_by_path(

@@ -253,6 +253,21 @@ async def test_what_is_no_json_is_refused(
     assert response.json()["error"].startswith(problem)
 
 
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_body_that_is_not_compressed_as_it_says_is_refused_and_no_bug(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, encoding: str
+) -> None:
+    sent = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    for _ in range(2):
+        response = await client.post("/v1/events", content=b"no such thing" * 10, headers=sent)
+        assert response.status_code == 400
+        assert response.json()["error"].startswith(
+            f"the body cannot be read, with Content-Encoding {encoding}: "
+        )
+    assert (await client.post("/v1/events", json=EVENT)).status_code == 202
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 async def chunked(body: bytes) -> AsyncIterator[bytes]:
     """A body whose length is not said beforehand."""
     yield body
