@@ -17,6 +17,7 @@ from streams.core.state import State
 from streams.core.wire import RowWindow
 
 _BYTES: Final = 6
+_LATEST_MS: Final = (1 << 8 * _BYTES) - 1
 
 Starts = bytes
 """Times in ms since epoch, 6 bytes each, big-endian, oldest first."""
@@ -37,8 +38,8 @@ def starts_of(state: State, key: GateKey, prefix: str = "w", /) -> tuple[Starts,
 
 
 def with_start(starts: Starts, at_ms: int, /) -> Starts:
-    """Return the starts and one after them."""
-    return starts + at_ms.to_bytes(_BYTES)
+    """Return the starts and one after them; beyond the year 10,889 all times are one."""
+    return starts + min(at_ms, _LATEST_MS).to_bytes(_BYTES)
 
 
 def keep(

@@ -35,6 +35,12 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
 """Numbers that each gate of a job must have, each with its greatest value."""
 
 
+_FIELDS: Final = (*_NUMBERS, "priority", "max_waiting")
+
+_SHOWN_MAX: Final = 80
+"""Characters of a value that a problem shows."""
+
+
 @dataclass(slots=True)
 class GateBook:
     """Gates of one queue, or of a shard of it."""
@@ -47,10 +53,7 @@ class GateBook:
     def adopt(self, row: RowConsumer, /) -> None:
         """Go by what a worker has registered."""
         self.digest = row["digest"]
-        self.flows = {
-            each["trigger_id"]: flow_of_table(json.loads(each["definition"]), None)
-            for each in row["gates"]
-        }
+        self.flows = {each["trigger_id"]: _flow(each["definition"]) for each in row["gates"]}
 
     def flow(self, row: RowGated, /) -> Flow:
         """Return the gates in force for a job."""
@@ -86,11 +89,17 @@ def key_of(row: RowGated, gate: str, /) -> GateKey:
     return gate, row["trigger_id"], row["keys"].get(gate, "_global")
 
 
+def _flow(definition: str) -> Flow:
+    """Read a definition that was found usable: what it says besides of gates is nothing to us."""
+    table: dict[str, Any] = json.loads(definition)
+    return flow_of_table({name: table[name] for name in _FIELDS if name in table}, None)
+
+
 def gates_problem(definition: str, /) -> str | None:
     """Return what makes a registered definition unusable, or None."""
     try:
         table = json.loads(definition)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "is no JSON"
     if not isinstance(table, dict):
         return "is no JSON object"
@@ -101,7 +110,7 @@ def gates_problem(definition: str, /) -> str | None:
         if gate in found and (problem := _gate_problem(gate, found[gate])) is not None:
             return problem
     if not _is_within(found.get("max_waiting", 1), COUNT_MAX):
-        return f"max_waiting is {found['max_waiting']!r}, expected 1 to {COUNT_MAX}"
+        return f"max_waiting is {_shown(found['max_waiting'])}, expected 1 to {COUNT_MAX}"
     priority = found.get("priority")
     if isinstance(priority, dict) and not _are_texts(cast("dict[str, Any]", priority).get("order")):
         return "priority has no order, expected a list of texts"
@@ -110,15 +119,19 @@ def gates_problem(definition: str, /) -> str | None:
 
 def _gate_problem(gate: str, table: object) -> str | None:
     if not isinstance(table, dict):
-        return f"{gate} is {table!r}, expected an object"
+        return f"{gate} is {_shown(table)}, expected an object"
     found = cast("dict[str, Any]", table)
     for name, most in _NUMBERS[gate].items():
         if not _is_within(found.get(name), most):
-            return f"{gate}.{name} is {found.get(name)!r}, expected 1 to {most}"
+            return f"{gate}.{name} is {_shown(found.get(name))}, expected 1 to {most}"
     wait_ms = found.get("max_wait_ms")
     if wait_ms is not None and not _is_within(wait_ms, DURATION_MS_MAX):
-        return f"{gate}.max_wait_ms is {wait_ms!r}, expected 1 to {DURATION_MS_MAX}"
+        return f"{gate}.max_wait_ms is {_shown(wait_ms)}, expected 1 to {DURATION_MS_MAX}"
     return None
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value)[:_SHOWN_MAX]
 
 
 def _is_within(value: object, most: int) -> bool:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from streams.core.bounds import DURATION_MS_MAX
 from streams.core.flow import GATES, Flow, Window
 from streams.core.gate import window
 from streams.core.gate.slots import SLOT_GATES, GateKey
@@ -295,6 +296,8 @@ def _throttle(at: _At) -> Met:
     # Whoever came late, since no worker had room, is planned anew behind those that are: all of
     # them at once would come back at the same time, and be too many again.
     start_ms = max(planned_ms, free_ms)
+    if start_ms - now_ms > DURATION_MS_MAX:
+        return Met({**at.row, "gate": "throttle"}, full=True)
     met = _wait(at, at.row, start_ms)
     if met.waits:
         _keep(at, limit, happened, window.with_start(planned, start_ms))

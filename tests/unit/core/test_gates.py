@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from streams.core.flow import Window
+from streams.core.gate import window
 from streams.testing import event
 from tests.support.gate_log import KEY, GateLog
 
@@ -275,3 +277,8 @@ def test_what_waits_survives_a_reload_and_any_cut_of_batches() -> None:
     log.assert_replays([1])
     log.assert_replays([3, 1, 4])
     log.assert_replays([2], reload_at=frozenset(range(12)))
+
+
+def test_a_window_outlives_the_times_that_it_can_write() -> None:
+    starts = window.with_start(window.with_start(window.NONE, 1 << 47), 1 << 60)
+    assert window.free_at(starts, Window(period_ms=1, max=1)) == 1 << 48

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streams.core.bounds import DURATION_MS_MAX
 from streams.core.scheduler import gate_asks
 from tests.support.scheduler_log import SchedulerLog, admitted, answers, claimed, ready_job, said
 from tests.support.stage_log import START_MS, Out
@@ -135,6 +136,14 @@ def test_throttle_starts_so_many_in_a_period_and_the_others_when_they_are_planne
     assert granted(log.tick(after_ms=999)) == {}
     assert granted(log.tick(after_ms=1)) == {"2.2": True, "3.2": True}
     assert granted(log.tick(after_ms=1_000)) == {"4.2": True}
+    replays(log)
+
+
+def test_a_throttle_plans_no_further_than_a_year_ahead() -> None:
+    log = gated(3, throttle={"max": 1, "period_ms": DURATION_MS_MAX})
+    outs = log.ask(*first(3))
+    assert answers(outs) == "admitted delayed lost"
+    assert [out.value["reason"] for out in outs if out.kind == "job_dead"] == ["gate_full"]
     replays(log)
 
 
@@ -304,12 +313,14 @@ def test_jobs_of_triggers_without_gates_are_admitted_without_a_row() -> None:
     [
         ("[]", "is no JSON object"),
         ("{", "is no JSON"),
+        ("[" * 200_000, "is no JSON"),
+        ('{"throttle":"' + "x" * 200_000 + '"}', 'throttle is "xxx'),
         ('{"batch":{"size":2,"timeout_ms":1}}', "declares batch: a job is answered by itself"),
         ('{"concurrency":{"max":0}}', "concurrency.max is 0, expected 1 to 1000000"),
-        ('{"throttle":{"max":1}}', "throttle.period_ms is None, expected 1 to"),
+        ('{"throttle":{"max":1}}', "throttle.period_ms is null, expected 1 to"),
         ('{"rate_limit":{"max":10001,"period_ms":1}}', "rate_limit.max is 10001, expected 1 to"),
         ('{"singleton":7}', "singleton is 7, expected an object"),
-        ('{"singleton":{},"max_waiting":true}', "max_waiting is True, expected 1 to"),
+        ('{"singleton":{},"max_waiting":true}', "max_waiting is true, expected 1 to"),
         ('{"debounce":{"period_ms":1,"max_wait_ms":0}}', "debounce.max_wait_ms is 0"),
         ('{"concurrency":{"max":1},"priority":{"key":"x"}}', "priority has no order"),
     ],
@@ -325,6 +336,11 @@ def test_a_registration_that_cannot_be_applied_is_refused_by_name(
     assert "SCH-005" in out.value["reason"]
     assert f"gates of trigger 't': {problem}" in out.value["reason"]
     assert log.rows["g:triage"]["digest"] == "d1"
+
+
+def test_what_a_registration_says_besides_gates_is_of_no_account() -> None:
+    log = gated(1, concurrency={"max": 1}, when_budget=7, retry="x", priority="high", timeout_ms=[])
+    assert answers(log.ask("0.1")) == "admitted"
 
 
 def test_a_request_is_bounded() -> None:
