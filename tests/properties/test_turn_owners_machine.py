@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from streams.core.record import Output, Position
 from streams.core.turn import words
+from streams.core.turn.bookmark import Bookmark, Floors, parse_bookmark
 from streams.core.turn.claim import Expire, Run, Skip, Wait, claimable_job, decide
 from streams.core.turn.envelope import PRIORITIES, AgentTurnEnvelope
 from streams.core.turn.history import History
@@ -33,7 +34,17 @@ class World:
     claims: list[Output] = field(default_factory=list[Output])
     jobs: dict[str, AgentJob] = field(default_factory=dict[str, AgentJob])
     committed: int = 0
+    metadata: str = ""
     owners: int = 0
+
+
+def loaded(world: World, bookmark: Bookmark) -> History:
+    """Load the claims from a bookmark on."""
+    history = History(world.committed, fence=bookmark.fence)
+    for said in world.claims[bookmark.claims_offset :]:
+        assert said.value is not None
+        history.fold(said.kind, said.value)
+    return history
 
 
 class Owner:
@@ -41,10 +52,15 @@ class Owner:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.history = History(world.committed)
-        for said in world.claims:
-            assert said.value is not None
-            self.history.fold(said.kind, said.value)
+        bookmark = parse_bookmark(world.metadata) or Bookmark(0, 0)
+        self.history = loaded(world, bookmark)
+        whole = loaded(world, Bookmark(0, 0))
+        for offset in range(world.committed, len(world.turns) + 1):
+            assert self.history.has_ended(offset) == whole.has_ended(offset)
+            assert self.history.attempts(offset) == whole.attempts(offset)
+        assert self.history.next_fence >= whole.next_fence
+        self.floors = Floors(bookmark.claims_offset, self.history.known_until)
+        self.claims_end = len(world.claims)
         world.owners += 1
         self.number = world.owners
         self.holder = Holder(token=f"w{self.number}", host="h", fence=self.history.next_fence)
@@ -62,7 +78,14 @@ class Owner:
         self.world.claims += said
         for job in jobs:
             self.jobs[job["job_id"]] = self.world.jobs[job["job_id"]] = job
-        self.world.committed = max(self.world.committed, self.lanes.committable)
+        # Where the claims end is known from the commit before: offsets are told after a commit.
+        lanes = self.lanes
+        begins = self.floors.at(lanes.committable, lanes.next_offset, self.claims_end)
+        before = parse_bookmark(self.world.metadata)
+        assert before is None or before.claims_offset <= begins, "a bookmark never goes back"
+        self.world.metadata = str(Bookmark(begins, self.holder.fence))
+        self.world.committed = lanes.committable
+        self.claims_end = len(self.world.claims)
         return True
 
     def read(self) -> None:
@@ -71,6 +94,7 @@ class Owner:
             turn = self.world.turns[offset]
             ended = self.history.has_ended(offset)
             self.lanes.take(offset, turn.session_id, turn.bucket, finished=ended)
+            self.floors.took(offset, self.claims_end)
 
     def start(self) -> Turn | None:
         """Begin the best turn; return it if its body is to run."""

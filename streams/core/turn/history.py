@@ -1,8 +1,8 @@
 """What the claims of a partition tell its next owner: which turns have ended, whose word counts.
 
-An owner loads the claims from before it takes the first turn.  Its fence is one higher than all
-that it finds; a word with a lower fence than one before it is of an owner that was fenced in
-between, and counts nothing.
+An owner loads the claims, from a bookmark on, before it takes the first turn.  Its fence is one
+higher than all that it finds; a word with a lower fence than one before it is of an owner that was
+fenced in between, and counts nothing.
 
 Only turns from the committed offset on are kept: at most as many as may run or finish past it.
 
@@ -18,10 +18,16 @@ __all__ = ["History"]
 
 
 class History:
-    """The claims of a partition, folded from its log in order, for turns from `committed` on."""
+    """The claims of a partition, folded from its log in order, for turns from `committed` on.
 
-    def __init__(self, committed: int) -> None:
+    `fence` is that of the last owner, as its bookmark says: it may have said nothing yet, so words
+    of owners before it still count.
+    """
+
+    def __init__(self, committed: int, *, fence: int = 0) -> None:
         self._committed = committed
+        self._known_until = committed
+        self._owner_fence = fence
         self._fence = 0
         self._refused = 0
         self._finished: set[int] = set()
@@ -30,7 +36,12 @@ class History:
     @property
     def next_fence(self) -> int:
         """The fence of the owner that loads this."""
-        return self._fence + 1
+        return max(self._owner_fence, self._fence) + 1
+
+    @property
+    def known_until(self) -> int:
+        """The offset from which on nothing was said of any turn."""
+        return self._known_until
 
     @property
     def refused(self) -> int:
@@ -47,6 +58,7 @@ class History:
         offset: int = value["turn_offset"]
         if offset < self._committed:
             return
+        self._known_until = max(self._known_until, offset + 1)
         match kind:
             case "turn_claimed":
                 self._attempts[offset] = max(self._attempts.get(offset, 0), value["attempt"])

@@ -71,3 +71,17 @@ def test_a_word_of_a_later_release_moves_the_fence_alone() -> None:
     found.fold("turn_blessed", {"fence": 7, "turn_offset": 0})
 
     assert (found.next_fence, found.has_ended(0), found.attempts(0)) == (8, False, 0)
+
+
+def test_the_last_owner_s_fence_is_passed_though_it_said_nothing() -> None:
+    found = History(0, fence=6)
+    said = claimed(0, fence=5).value
+    assert said is not None
+    found.fold("turn_claimed", said)
+
+    assert (found.next_fence, found.refused, found.attempts(0)) == (7, 0, 1)
+
+
+def test_it_is_known_up_to_which_turn_something_was_said() -> None:
+    assert history(4).known_until == 4
+    assert history(4, claimed(2), claimed(7), claimed(5)).known_until == 8
