@@ -12,6 +12,7 @@ job is forgotten as later ones come.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from streams.core.record import Position
@@ -27,16 +28,21 @@ ROUND_TRIP_S = 0.015
 ROUND_TRIP_S_MAX = 0.25
 """A scheduler that takes longer than that is not waited for with more jobs in hand."""
 
-_WEIGHT = 0.125  # of the newest, as for the round trips of TCP; of its deviation, twice that
+_KEPT = 64
 
 
 class RoundTrip:
-    """Measures round trips; `seconds` is what few of them exceed."""
+    """Measures round trips; `seconds` is what three of four of the last ones keep to.
+
+    So some that took very long, while a process was starved, say nothing about the others; jobs
+    that were asked for because of them would wait here in vain.
+    """
 
     def __init__(self) -> None:
         self._asked: dict[str, float] = {}
-        self._mean_s: float | None = None
-        self._deviation_s = 0.0
+        self._took_s: deque[float] = deque(maxlen=_KEPT)
+        self.seconds = ROUND_TRIP_S
+        """How long a slot should reckon to wait; asked for at every job, so kept at hand."""
 
     def acked(self, jobs: Sequence[HeldJob], position: Position) -> None:
         """Note where the ack of jobs stands in the log."""
@@ -50,17 +56,6 @@ class RoundTrip:
         ended_s = self._asked.pop(cause.rpartition("/")[0], None)
         if ended_s is None:
             return
-        took_s = now_s - ended_s
-        if self._mean_s is None:
-            self._mean_s = took_s
-            return
-        error_s = took_s - self._mean_s
-        self._mean_s += _WEIGHT * error_s
-        self._deviation_s += 2 * _WEIGHT * (abs(error_s) - self._deviation_s)
-
-    @property
-    def seconds(self) -> float:
-        """Return how long a slot should reckon to wait, s."""
-        if self._mean_s is None:
-            return ROUND_TRIP_S
-        return min(self._mean_s + self._deviation_s, ROUND_TRIP_S_MAX)
+        self._took_s.append(now_s - ended_s)
+        took_s = sorted(self._took_s)
+        self.seconds = min(took_s[3 * len(took_s) // 4], ROUND_TRIP_S_MAX)
