@@ -41,6 +41,7 @@ from streams.edge.scheduler_proposal import SchedulerProposal
 from streams.edge.service import EdgeService
 from streams.edge.sources.legacy import LegacyInbox
 from streams.edge.sources.service import StreamSources
+from streams.edge.turns.turns_service import TurnsService
 from streams.errors import ConfigError, HarnError
 from streams.observe import logs
 from streams.observe.ingest_metrics import IngestMetrics
@@ -57,7 +58,7 @@ from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
 from topology import TOPOLOGY, Stage
-from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PROPOSER, PUMP, RELAY
+from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PROPOSER, PUMP, RELAY, TURN_API
 
 _log = logs.logger(__name__)
 
@@ -167,9 +168,19 @@ class Application:
             sources = SourceMetrics(self.metrics)
             edges.append(LegacyInbox(settings, self._publisher, codec, observer=sources))
             edges.append(_stream_sources(settings, self._publisher, codec, sources))
-            metrics = IngestMetrics(self.metrics)
-            edges.append(IngestService(settings, self._publisher, codec, observer=metrics))
+            edges += self._http_edges(self._publisher)
         return edges
+
+    def _http_edges(self, publisher: Publisher) -> list[EdgeService]:
+        """Make ingest, and what its listener serves besides."""
+        settings, observer = self._plan.settings, IngestMetrics(self.metrics)
+        turns = None
+        if settings.serves_turns:
+            turns = TurnsService(settings, publisher, self._codec, observer=observer)
+        routes = [] if turns is None else turns.routes()
+        ingest = IngestService(settings, publisher, self._codec, routes=routes, observer=observer)
+        # Edges stop in the opposite order: the listener first.
+        return [ingest] if turns is None else [turns, ingest]
 
     # ------------------------------------------------------------------ life
     async def start(self) -> None:
@@ -209,6 +220,12 @@ class Application:
         stages = [stage for stage in TOPOLOGY.stages if stage.role in roles]
         verify_stages(settings, stages)
         edges = [edge for role in roles for edge in _EDGES.get(role, ())]
+        if (
+            settings.serves_turns
+            and settings.turn_queue_backend == "kafka"
+            and Role.INGEST in roles
+        ):
+            edges.append(TURN_API)
         names = {n for edge in edges for n in (*edge.writes, *edge.reads, *edge.reads_in_group)}
         fixed = sorted(name for name in names if not TOPOLOGY.topic(name).is_family)
         verify_topics_of_edges(settings, fixed)

@@ -24,6 +24,7 @@ QUEUE_BACKENDS = ("kafka", "postgres", "sqlite")
 """What may carry turns; the first is meant by `auto`."""
 
 _AUTO = "auto"
+_OFF, _ON = "off", "on"
 _CLIENT = "client"
 _DAY_S = 86_400
 
@@ -59,6 +60,13 @@ class TurnSettings:
         DISPATCH_BACKENDS[0],
         _either_case(*DISPATCH_BACKENDS),
         "Where a turn runs: in the process that accepts it, or in a worker, by way of a queue.",
+    )
+    agent_turns_api: str = setting(
+        "AGENT_TURNS_API",
+        _OFF,
+        _either_case(_OFF, _ON),
+        "Whether role ingest serves `/api/...` as well, where turns are enqueued and sessions "
+        "killed; it authenticates nobody.",
     )
     task_queue_backend: str = setting(
         "TASK_QUEUE_BACKEND",
@@ -128,6 +136,11 @@ class TurnSettings:
         return QUEUE_BACKENDS[0]
 
     @property
+    def serves_turns(self) -> bool:
+        """Whether role ingest serves the API of turns."""
+        return self.agent_turns_api == _ON
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What is set but should not be, or to no effect; a sentence each, for a person."""
         said: list[str] = []
@@ -147,6 +160,11 @@ class TurnSettings:
 
 def turn_contradictions(values: Mapping[str, Any]) -> list[str]:
     """Return what is wrong between values of `TurnSettings`, by field name."""
+    if (
+        values["agent_turns_api"] == _ON
+        and values["agent_dispatch_backend"] != DISPATCH_BACKENDS[1]
+    ):
+        return ["AGENT_TURNS_API is on, expected AGENT_DISPATCH_BACKEND=queue to be set with it"]
     for name, variable in (
         ("task_queue_backend", "TASK_QUEUE_BACKEND"),
         ("queue_backend", "QUEUE_BACKEND"),

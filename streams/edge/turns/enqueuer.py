@@ -207,11 +207,12 @@ class Enqueuer:
         if len(json.dumps(metadata)) > METADATA_CHARS_MAX:
             metadata.pop("goal_spec", None)
         session = Session(session_id=session_id, domain=domain, metadata=metadata)
-        await self._ledger.open_session(session, tenant=tenant)
-        await self._ledger.create(record, tenant=tenant)
         try:
+            await self._ledger.open_session(session, tenant=tenant)
+            await self._ledger.create(record, tenant=tenant)
             await self._ledger.put(envelope)
         except TaskQueueUnavailable as error:
+            # Also what could not be written may have been: a carrier does not always say.
             await self._note_failure(record, str(error), is_new=known is None)
             raise
         return envelope.handle()

@@ -1,0 +1,346 @@
+"""Kafka as a `TurnLedger`: records and turns of a session go to the session's own partition.
+
+What an edge appends is a fact once the broker has it on every in-sync replica.  A record is written
+here until its turn is in the topic, and while it is paused; in between it is its worker's.  Kafka
+knows no compare-and-set: two APIs that resume one goal at once enqueue two turns, and the worker
+runs the one that it claims.
+
+Source: DESIGN "Topics"; SEMANTICS 8.1, 8.2 and 8.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from streams.codec import Codec
+from streams.core.turn.envelope import AgentTurnEnvelope
+from streams.core.turn.partition_key import partition_of_session, session_key
+from streams.core.turn.record import (
+    desired_key,
+    goal_key,
+    job_key,
+    new_goal,
+    new_job,
+    session_record_key,
+)
+from streams.core.turn.words import TURNS
+from streams.core.wire import AgentSession, AgentSessionDesired, GoalSpec
+from streams.edge.publisher import Publisher
+from streams.edge.turns.turn_codec import encode_turn
+from streams.edge.turns.turn_store import (
+    WORKER_TTL_MS,
+    FleetWorker,
+    Session,
+    Status,
+    TurnRecord,
+)
+from streams.edge.turns.turn_view import TurnView
+from streams.errors import BrokerError, TaskQueueUnavailable
+from streams.settings import Settings
+
+__all__ = ["KafkaLedger"]
+
+_SESSIONS = "agent.sessions"
+_JOBS = "agent.jobs"
+_GOAL = "goal_loop"
+_ACK_S = 10.0
+_FAILURE_ACK_S = 2.0
+_UNSURE_MAX = 1_000
+_RECORDS = {_GOAL: ("agent_goal", goal_key), "orchestrator_task": ("agent_job", job_key)}
+
+
+class KafkaLedger:
+    """Turns on Kafka; publisher and view are started and stopped by whoever made them.
+
+    Args:    now_ms: ms since the epoch.
+             ack_s: how long an append may wait for its ack.
+    """
+
+    backend = "kafka"
+
+    def __init__(
+        self,
+        settings: Settings,
+        publisher: Publisher,
+        codec: Codec,
+        view: TurnView,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        ack_s: float = _ACK_S,
+    ) -> None:
+        self._settings = settings
+        self._publisher = publisher
+        self._codec = codec
+        self._view = view
+        self._now_ms = now_ms
+        self._ack_s = ack_s
+        # New records that may be in the log although no ack came: their failure must follow them.
+        self._unsure: dict[str, Mapping[str, Any]] = {}
+
+    async def open_session(self, session: Session, /, *, tenant: str) -> None:
+        """Make a session durable that is not there yet; see `TurnLedger.open_session`."""
+        key = session_record_key(session.session_id)
+        if self._known("agent_session", key) is not None:
+            return  # its partition's owner writes it
+        now_ms = self._now_ms()
+        value: AgentSession = {
+            "session_id": session.session_id,
+            "tenant": tenant,
+            "domain": session.domain,
+            "status": "queued",
+            "background": session.background,
+            "needs_input": session.needs_input,
+            "metadata_json": json.dumps(dict(session.metadata), separators=(",", ":")),
+            "said": [],
+            "said_count": 0,
+            "created_at_ms": now_ms,
+            "updated_at_ms": now_ms,
+        }
+        await self._write(_SESSIONS, "agent_session", key, value)
+
+    async def create(self, record: TurnRecord, /, *, tenant: str) -> None:
+        """Make a new record durable; see `TurnLedger.create`."""
+        kind, key_of = _RECORDS[record.kind]
+        key, now_ms = key_of(record.record_id), self._now_ms()
+        if self._known(kind, key) is not None:
+            raise ValueError(f"there is a record {record.record_id!r} already")
+        if record.kind == _GOAL:
+            spec = cast("GoalSpec", record.spec)
+            value: Mapping[str, Any] = new_goal(
+                record.record_id, record.session_id, spec, tenant=tenant, now_ms=now_ms
+            )
+        else:
+            value = new_job(
+                record.record_id,
+                record.session_id,
+                record.spec["description"],
+                agent_name=record.spec["agent_name"],
+                tenant=tenant,
+                now_ms=now_ms,
+            )
+        await self._write(_JOBS, kind, key, value)
+
+    async def put(self, envelope: AgentTurnEnvelope, /) -> None:
+        """Append a turn; see `TurnLedger.put`."""
+        await self._append(
+            TURNS,
+            "agent_turn",
+            session_key(envelope.session_id),
+            encode_turn(self._codec, envelope),
+            session_id=envelope.session_id,
+            tenant=envelope.tenant,
+            within_s=self._ack_s,
+        )
+
+    async def move(
+        self, record: TurnRecord, /, *, to: Status, error: str | None = None
+    ) -> TurnRecord | None:
+        """Change the status of a record that nobody runs; see `TurnLedger.move`."""
+        kind, key_of = _RECORDS[record.kind]
+        key = key_of(record.record_id)
+        found = self._known(kind, key)
+        if found is None or found["status"] != record.status:
+            return None
+        changes = {"status": to.value, "error": error or found["error"]}
+        moved = {**found, **changes, "updated_at_ms": self._now_ms()}
+        await self._write(_JOBS, kind, key, moved, failing=to is Status.FAILED)
+        return _record(record.kind, moved)
+
+    async def fail_session(self, session_id: str, /) -> None:
+        """Say that what a session waited for never comes; see `TurnLedger.fail_session`."""
+        key = session_record_key(session_id)
+        found = self._known("agent_session", key)
+        if found is not None and found["status"] == "queued":
+            failed = {**found, "status": "failed", "updated_at_ms": self._now_ms()}
+            await self._write(_SESSIONS, "agent_session", key, failed, failing=True)
+
+    async def ask(
+        self, session_id: str, /, *, pause: bool | None = None, kill: bool | None = None
+    ) -> bool:
+        """Ask for a session's pause or end; see `TurnLedger.ask`."""
+        if self._known("agent_session", session_record_key(session_id)) is None:
+            return False
+        key = desired_key(session_id)
+        found = self._known("agent_session_desired", key) or {}
+        value: AgentSessionDesired = {
+            "session_id": session_id,
+            "pause_requested": found.get("pause_requested", False) if pause is None else pause,
+            "kill_requested": found.get("kill_requested", False) if kill is None else kill,
+            "requested_by": "",
+            "reason": "",
+            "requested_at_ms": self._now_ms(),
+        }
+        await self._write(_SESSIONS, "agent_session_desired", key, value)
+        return True
+
+    async def record(self, record_id: str, kind: str, /) -> TurnRecord | None:
+        """Return a goal or task; see `TurnLedger.record`."""
+        schema, key_of = _RECORDS[kind]
+        found = self._known(schema, key_of(record_id))
+        return None if found is None else _record(kind, found)
+
+    async def records(
+        self,
+        *,
+        kind: str,
+        session_id: str | None = None,
+        status: Status | None = None,
+        limit: int,
+        offset: int = 0,
+    ) -> Sequence[TurnRecord]:
+        """Return goals or tasks; see `TurnLedger.records`."""
+        self._require_view()
+        found = self._view.newest(
+            _RECORDS[kind][0],
+            session_id=session_id,
+            status=None if status is None else status.value,
+            limit=limit,
+            offset=offset,
+        )
+        return [_record(kind, each) for each in found]
+
+    async def session(self, session_id: str, /) -> Session | None:
+        """Return a session; see `TurnLedger.session`."""
+        found = self._known("agent_session", session_record_key(session_id))
+        return None if found is None else self._session(found)
+
+    async def sessions(
+        self, *, status: str | None = None, limit: int, offset: int = 0
+    ) -> Sequence[Session]:
+        """Return sessions; see `TurnLedger.sessions`."""
+        self._require_view()
+        found = self._view.newest("agent_session", status=status, limit=limit, offset=offset)
+        return [self._session(each) for each in found]
+
+    async def workers(self) -> Sequence[FleetWorker]:
+        """Return the workers heard of of late; see `TurnLedger.workers`."""
+        self._require_view()
+        since_ms = self._now_ms() - WORKER_TTL_MS
+        return [
+            FleetWorker(
+                worker_id=each["worker_id"],
+                host=each["host"],
+                capacity=each["capacity"],
+                active_sessions=tuple(each["active_sessions"]),
+                queue_backend=each["queue_backend"],
+                started_at_ms=each["started_at_ms"],
+                last_heartbeat_ms=each["last_heartbeat_ms"],
+            )
+            for each in self._view.newest("fleet_worker", limit=10_000)
+            if each["last_heartbeat_ms"] >= since_ms
+        ]
+
+    def _session(self, found: Mapping[str, Any]) -> Session:
+        session_id = found["session_id"]
+        desired = self._known("agent_session_desired", desired_key(session_id)) or {}
+        return Session(
+            session_id=session_id,
+            domain=found["domain"],
+            status=found["status"],
+            background=found["background"],
+            needs_input=found["needs_input"],
+            metadata=json.loads(found["metadata_json"]),
+            pause_requested=desired.get("pause_requested", False),
+            kill_requested=desired.get("kill_requested", False),
+            created_at_ms=found["created_at_ms"],
+            updated_at_ms=found["updated_at_ms"],
+        )
+
+    def _known(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        """Return the last record of a key.  Raises TaskQueueUnavailable: it is not known yet."""
+        self._require_view()
+        return self._view.get(kind, key) or self._unsure.get(key)
+
+    def _require_view(self) -> None:
+        if self._view.unread:
+            reason = f"{', '.join(sorted(self._view.unread))} not read to the end yet"
+            raise TaskQueueUnavailable(self._endpoint, reason, retryable=True)
+
+    @property
+    def _endpoint(self) -> str:
+        return f"Kafka at {self._settings.bootstrap}"
+
+    async def _write(
+        self, topic: str, kind: str, key: str, value: Mapping[str, Any], *, failing: bool = False
+    ) -> None:
+        """Append a record and know it at once; `failing` is the last word on what went wrong."""
+        encoded = self._codec.encode(kind, value)
+        within_s = min(_FAILURE_ACK_S, self._ack_s) if failing else self._ack_s
+        session_id, tenant = value["session_id"], value.get("tenant", "")
+        try:
+            offset = await self._append(
+                topic, kind, key, encoded, session_id=session_id, tenant=tenant, within_s=within_s
+            )
+        except TaskQueueUnavailable:
+            if not failing and self._view.get(kind, key) is None:
+                self._unsure[key] = value
+            while len(self._unsure) > _UNSURE_MAX:
+                del self._unsure[next(iter(self._unsure))]
+            raise
+        self._unsure.pop(key, None)
+        self._view.note(kind, key, offset, encoded)
+
+    async def _append(
+        self,
+        topic: str,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        session_id: str,
+        tenant: str,
+        within_s: float,
+    ) -> int:
+        """Append to the session's partition and return the offset, once the broker has it."""
+        partition = partition_of_session(session_id, self._settings.agent_turns_partitions)
+        headers = [("tenant_id", tenant.encode())] if tenant else []
+        try:
+            async with asyncio.timeout(within_s):
+                at = await self._publisher.append(
+                    topic,
+                    kind=kind,
+                    value=value,
+                    key=key.encode(),
+                    headers=headers,
+                    partition=partition,
+                )
+        except TimeoutError:
+            reason = f"{topic} got no ack within {within_s:g} s; it may have taken effect"
+            raise TaskQueueUnavailable(self._endpoint, reason, retryable=True) from None
+        except BrokerError as error:
+            raise TaskQueueUnavailable(
+                self._endpoint, str(error), retryable=error.retryable, remedy=error.remedy
+            ) from error
+        return at.offset
+
+
+def _record(kind: str, found: Mapping[str, Any]) -> TurnRecord:
+    """Return a record of `agent.jobs` as every carrier tells it."""
+    is_goal = kind == _GOAL
+    spec = (
+        found["goal_spec"]
+        if is_goal
+        else {name: found[name] for name in ("description", "agent_name", "dependencies")}
+    )
+    return TurnRecord(
+        record_id=found["goal_id" if is_goal else "job_id"],
+        kind=kind,
+        session_id=found["session_id"],
+        spec=spec,
+        status=Status(found["status"]),
+        iterations=found["iteration_count"] if is_goal else 0,
+        fence=found["fence"],
+        claimed_by=found["owner_host" if is_goal else "claimed_by"],
+        claimed_at_ms=found["claim_unix_ms"],
+        renewed_at_ms=found["updated_at_ms"],
+        dispatch_host=found["dispatch_host"],
+        executed_by=found["executed_by"],
+        result=found["result"],
+        error=found["error"],
+        created_at_ms=found["created_at_ms"],
+        updated_at_ms=found["updated_at_ms"],
+    )

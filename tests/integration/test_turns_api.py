@@ -1,0 +1,48 @@
+"""The turn API of role ingest on a real broker, and while that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from streams.app import Application, Plan
+from streams.roles import Role
+from tests.support.app_cluster import provision, read, settings_for_app
+from tests.support.broker import PrivateBroker
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+
+GOAL = {"objective": "all tests pass", "validation_cmd": "make test", "session_id": "sess-1"}
+
+
+async def test_8_12_8_13_goals_are_enqueued_and_refused_loudly_while_the_broker_is_away(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    kafka = await asyncio.to_thread(private_broker.start)
+    changes = {"agent_turns_api": "on", "agent_dispatch_backend": "queue"}
+    settings = settings_for_app(kafka, tmp_path, drain_ms=1_000, **changes)
+    await asyncio.to_thread(provision, settings)
+    application = Application(Plan(settings=settings, roles=[Role.INGEST]))
+    await application.start()
+    try:
+        async with httpx.AsyncClient(base_url=application.http_url, timeout=30) as client:
+            response = await client.post("/api/goals", json=GOAL)
+            while response.status_code == 503:  # the topics are being read
+                response = await client.post("/api/goals", json=GOAL)
+            assert response.status_code == 202
+            created = response.json()
+            (turn,) = await asyncio.to_thread(read, settings, "agent_turns", {"agent_turn"})
+            assert turn.value["payload_ref"] == created["goal_id"]
+            (goal,) = await asyncio.to_thread(read, settings, "agent.jobs", {"agent_goal"})
+            assert (goal.partition, goal.value["status"]) == (turn.partition, "pending")
+            told = (await client.get("/api/fleet/topology")).json()
+            assert [each["goal_id"] for each in told["goals"]] == [created["goal_id"]]
+            await asyncio.to_thread(private_broker.kill)
+            refused = await client.post("/api/goals", json=GOAL)
+            assert refused.status_code == 503
+            assert "Kafka" in refused.json()["error"]
+    finally:
+        await application.stop()

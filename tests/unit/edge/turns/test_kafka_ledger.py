@@ -1,0 +1,258 @@
+"""Enqueueing on Kafka: records and turns in the session's partition, read back as they changed.
+
+Vectors of SEMANTICS 8.11 that concern the seams are named by their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+from confluent_kafka import Message
+
+from streams.codec import Codec
+from streams.core.record import Position
+from streams.core.turn.partition_key import partition_of_session
+from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
+from streams.edge.publisher import Publisher
+from streams.edge.turns.enqueuer import Enqueuer, SessionKilled
+from streams.edge.turns.kafka_ledger import KafkaLedger
+from streams.edge.turns.turn_codec import decode_turn
+from streams.edge.turns.turn_store import WORKER_TTL_MS, Status
+from streams.edge.turns.turn_view import TOPICS, TurnView
+from streams.errors import TaskQueueUnavailable
+from streams.kafka import make_producer
+from streams.settings import Settings
+from tests.support.eventually import eventually
+from tests.support.mock_cluster import mock_cluster, read
+
+PARTITIONS = 4  # of every topic of the cluster in memory
+GOAL = {"objective": "all tests pass", "validation_cmd": "make test"}
+CODEC = Codec()
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def settings() -> Iterator[Settings]:
+    with mock_cluster() as bootstrap:
+        settings = Settings(bootstrap=bootstrap, agent_turns_partitions=PARTITIONS)
+        producer = make_producer(settings)
+        for topic in ("agent_turns", *TOPICS):
+            producer.list_topics(topic, timeout=30)  # makes it
+        yield settings
+
+
+class Api(NamedTuple):
+    """One process that enqueues."""
+
+    enqueuer: Enqueuer
+    ledger: KafkaLedger
+    view: TurnView
+    publisher: Publisher
+
+
+@asynccontextmanager
+async def process(settings: Settings, **options: Any) -> AsyncIterator[Api]:
+    publisher, view = Publisher(settings, name="test"), TurnView(settings, CODEC, **options)
+    await publisher.start()
+    view.start()
+    ledger = KafkaLedger(settings, publisher, CODEC, view, now_ms=lambda: NOW_MS, ack_s=5)
+    try:
+        await eventually(lambda: not view.unread, "all topics are read")
+        yield Api(Enqueuer(ledger, now_ms=lambda: NOW_MS), ledger, view, publisher)
+    finally:
+        await view.stop()
+        await publisher.stop()
+
+
+@pytest_asyncio.fixture
+async def api(settings: Settings) -> AsyncIterator[Api]:
+    async with process(settings) as found:
+        yield found
+
+
+def only(settings: Settings, topic: str, session_id: str, count: int = 1) -> list[Message]:
+    return read(settings, topic, partition_of_session(session_id, PARTITIONS), count)
+
+
+def said(message: Message) -> dict[str, Any]:
+    value = message.value()
+    assert isinstance(value, bytes)
+    return CODEC.decode(value)[1]
+
+
+async def write(api: Api, kind: str, topic: str, key: str, value: dict[str, Any]) -> None:
+    """Write a record as a worker does."""
+    session_id = value.get("session_id")
+    await api.publisher.append(
+        topic,
+        kind=kind,
+        value=CODEC.encode(kind, value),
+        key=key.encode(),
+        partition=0 if session_id is None else partition_of_session(session_id, PARTITIONS),
+    )
+
+
+async def test_8_12_a_goal_its_session_and_its_turn_share_a_partition(
+    api: Api, settings: Settings
+) -> None:
+    created = await api.enqueuer.create_goal({**GOAL, "tenant": "acme"})
+    goal_id, session_id = created["goal_id"], created["session_id"]
+    assert created["dispatch"]["dispatch"] == "queued"
+    (goal,) = only(settings, "agent.jobs", session_id)
+    assert goal.key() == goal_key(goal_id).encode()
+    assert (said(goal)["status"], said(goal)["owner_host"]) == ("pending", "")
+    (session,) = only(settings, "agent.sessions", session_id)
+    assert session.key() == session_record_key(session_id).encode()
+    assert said(session)["status"] == "queued"
+    assert '"goal_spec"' in said(session)["metadata_json"]
+    (turn,) = only(settings, "agent_turns", session_id)
+    assert turn.key() == f"session:{session_id}".encode()
+    value = turn.value()
+    assert isinstance(value, bytes)
+    envelope = decode_turn(CODEC, value, Position("agent_turns", 0, 0), 0)
+    assert (envelope.payload_ref, envelope.tenant) == (goal_id, "acme")
+    assert dict(turn.headers() or []) == {"kind": b"agent_turn", "tenant_id": b"acme"}
+
+
+async def test_8_14_a_bare_task_is_its_own_session(api: Api, settings: Settings) -> None:
+    asked = {"description": "look after it", "agent_name": "planner"}
+    handle = await api.enqueuer.dispatch(asked)
+    assert handle["session_id"] == handle["job_id"]
+    (task,) = only(settings, "agent.jobs", handle["job_id"])
+    assert task.key() == job_key(handle["job_id"]).encode()
+    told = await api.ledger.record(handle["job_id"], "orchestrator_task")
+    assert told is not None
+    assert (told.status, told.spec["agent_name"]) == (Status.PENDING, "planner")
+
+
+async def test_what_one_process_writes_another_reads(api: Api, settings: Settings) -> None:
+    created = await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+    async with process(settings) as other:
+        goal = await other.ledger.record(created["goal_id"], "goal_loop")
+        assert goal is not None
+        assert await api.ledger.record(created["goal_id"], "goal_loop") == goal
+        assert await other.enqueuer.kill("s1")
+        session = await other.ledger.session("s1")
+        assert session is not None
+        assert session.kill_requested
+    await eventually(
+        lambda: api.view.get("agent_session_desired", desired_key("s1")) is not None,
+        "the kill is known",
+    )
+    with pytest.raises(SessionKilled):
+        await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+
+
+async def test_a_paused_goal_goes_on_with_another_turn(api: Api, settings: Settings) -> None:
+    created = await api.enqueuer.create_goal({**GOAL, "session_id": "s1", "tenant": "acme"})
+    key = goal_key(created["goal_id"])
+    pending = api.view.get("agent_goal", key)
+    assert pending is not None
+    await write(api, "agent_goal", "agent.jobs", key, {**pending, "status": "paused"})
+
+    def is_paused() -> bool:
+        return (api.view.get("agent_goal", key) or {})["status"] == "paused"
+
+    await eventually(is_paused, "the pause is known")
+    assert await api.enqueuer.pause("s1")
+    (handle,) = await api.enqueuer.resume("s1") or []
+    turns = only(settings, "agent_turns", "s1", count=2)
+    assert said(turns[1])["job_id"] == handle["job_id"]
+    assert said(turns[1])["tenant"] == "acme"
+    goal = await api.ledger.record(created["goal_id"], "goal_loop")
+    assert goal is not None
+    assert goal.status is Status.PENDING
+
+
+async def test_a_session_that_is_there_is_left_to_its_owner(api: Api) -> None:
+    await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+    await api.enqueuer.create_goal({**GOAL, "session_id": "s1", "domain": "other"})
+    session = await api.ledger.session("s1")
+    assert session is not None
+    assert session.domain == ""
+    assert len(await api.ledger.records(kind="goal_loop", session_id="s1", limit=10)) == 2
+
+
+async def test_8_13_what_the_broker_does_not_take_is_told_loudly(
+    settings: Settings,
+) -> None:
+    async with process(settings) as api:
+        await api.publisher.stop()
+        with pytest.raises(TaskQueueUnavailable, match="Kafka at"):
+            await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+        assert await api.ledger.records(kind="goal_loop", limit=10) == []
+
+
+async def test_8_13_a_goal_whose_turn_was_refused_has_failed_for_every_process(
+    api: Api, settings: Settings
+) -> None:
+    created = await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+    goal = await api.ledger.record(created["goal_id"], "goal_loop")
+    assert goal is not None
+    await api.ledger.fail_session("s1")
+    failed = await api.ledger.move(goal, to=Status.FAILED, error="not enqueued: it was refused")
+    assert failed is not None
+    assert await api.ledger.move(goal, to=Status.FAILED) is None, "it is not pending any more"
+    async with process(settings) as other:
+        assert await other.ledger.record(created["goal_id"], "goal_loop") == failed
+        session = await other.ledger.session("s1")
+        assert session is not None
+        assert session.status == "failed"
+
+
+async def test_nothing_is_told_before_the_topics_were_read(settings: Settings) -> None:
+    view = TurnView(settings, CODEC)  # it was not started
+    ledger = KafkaLedger(settings, Publisher(settings, name="test"), CODEC, view)
+    with pytest.raises(TaskQueueUnavailable, match="not read to the end yet"):
+        await ledger.sessions(limit=1)
+    with pytest.raises(TaskQueueUnavailable, match="not read to the end yet"):
+        await Enqueuer(ledger).create_goal(GOAL)
+
+
+async def test_8_24_8_25_workers_are_told_while_they_live(api: Api) -> None:
+    worker = {
+        "worker_id": "w1",
+        "token": "t",
+        "host": "hostB",
+        "capacity": 4,
+        "active_sessions": ["sess-9"],
+        "queue_backend": "kafka",
+        "partitions": [0],
+        "draining": False,
+        "started_at_ms": NOW_MS - 1_000_000,
+        "last_heartbeat_ms": NOW_MS - WORKER_TTL_MS,
+    }
+    stale = {**worker, "worker_id": "w2", "last_heartbeat_ms": NOW_MS - WORKER_TTL_MS - 1}
+    newest = {**worker, "capacity": 8}
+    for each in (stale, worker, newest):
+        await write(api, "fleet_worker", "fleet.workers", each["worker_id"], each)
+    await eventually(
+        lambda: (api.view.get("fleet_worker", "w1") or {}).get("capacity") == 8, "w1 is known"
+    )
+    (found,) = await api.ledger.workers()
+    assert (found.worker_id, found.capacity, found.active_sessions) == ("w1", 8, ("sess-9",))
+
+
+async def test_the_view_keeps_what_was_written_last_and_passes_what_is_no_record(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with process(settings, records_max=2) as api:
+        made = [await api.enqueuer.create_goal({**GOAL, "session_id": f"s{n}"}) for n in range(3)]
+        known = [await api.ledger.record(each["goal_id"], "goal_loop") for each in made]
+        assert [each is not None for each in known] == [False, True, True]
+        await api.publisher.append(
+            "agent.jobs", kind="agent_goal", value=b"odd", key=b"goal:odd", partition=0
+        )
+        await eventually(lambda: "turn_record_unreadable" in caplog.text, "it was noticed")
+        assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 2
+
+
+async def test_the_view_keeps_so_many_bytes(settings: Settings) -> None:
+    async with process(settings, bytes_max=2_500) as api:
+        for _ in range(2):
+            await api.enqueuer.create_goal({**GOAL, "objective": "o" * 1_500})
+        assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 1
