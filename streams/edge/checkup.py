@@ -164,7 +164,11 @@ def diagnose(checkup: Checkup) -> list[Finding]:
 def _of_topics(checkup: Checkup) -> Iterator[Finding]:
     for difference, is_vital in checkup.topics:
         if is_vital:
-            yield Finding(Level.PROBLEM, difference, "run `harn topology plan`, then `apply`")
+            remedy = (
+                "run `harn topology plan`, then `apply`; where there are ACLs, grant what "
+                "`harn topology acls` prints for role operator"
+            )
+            yield Finding(Level.PROBLEM, difference, remedy)
         else:
             remedy = "`harn topology apply --sync` sets what can be set"
             yield Finding(Level.ADVICE, difference, remedy)

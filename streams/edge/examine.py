@@ -42,7 +42,7 @@ from streams.roles import ALL_ROLES
 from streams.settings import Settings
 from topology import TOPOLOGY, Stage
 from topology.edges import EDGES
-from topology.plan import ChangeKind
+from topology.plan import Change, ChangeKind
 
 __all__ = ["examine", "versions"]
 
@@ -75,7 +75,7 @@ def examine(settings: Settings) -> Checkup:
         versions=versions(),
         bootstrap=settings.bootstrap or "",
         brokers=brokers,
-        topics=tuple((str(change), change.kind in _VITAL) for change in changes),
+        topics=tuple((_difference(change), change.kind in _VITAL) for change in changes),
         policy=policy_of(settings),
         scheduler=policy_of_environment(settings),
     )
@@ -84,6 +84,13 @@ def examine(settings: Settings) -> Checkup:
     view = _registry(settings, codec)
     with KafkaLog(settings) as log:
         return _filled(checkup, settings, admin, codec, view, log)
+
+
+def _difference(change: Change) -> str:
+    """Return one line about a topic; what a user may not see is not told from what is missing."""
+    if change.kind is ChangeKind.CREATE:
+        return f"{change.topic.name}: is missing, or this user may not see it"
+    return str(change)
 
 
 def _registry(settings: Settings, codec: Codec) -> RegistryView | PartitionHalted:

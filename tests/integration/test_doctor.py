@@ -73,7 +73,8 @@ def test_what_needs_somebody_is_told_with_an_exit_code(
     settings = settings_for_app(private_broker.start(), tmp_path, secrets_dir=secrets)
     code, document = examined(settings)
     assert code == 1
-    assert any("trigger.inbox.envelopes" in each for each in whats(document, "problem"))
+    missing = "trigger.inbox.envelopes: is missing, or this user may not see it"
+    assert missing in whats(document, "problem")
     assert document["registry"] is None
 
     provision(settings)
