@@ -53,6 +53,7 @@ from streams.observe.server import ObserveServer
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
 from streams.observe.trigger_metrics import OBSERVED as OBSERVED_TRIGGERS
+from streams.observe.turn_metrics import TurnMetrics
 from streams.provision import check_topology, verify_stages, verify_topics_of_edges
 from streams.roles import Role
 from streams.settings import Settings
@@ -176,7 +177,10 @@ class Application:
         settings, observer = self._plan.settings, IngestMetrics(self.metrics)
         turns = None
         if settings.serves_turns:
-            turns = TurnsService(settings, publisher, self._codec, observer=observer)
+            metrics = TurnMetrics(self.metrics)
+            turns = TurnsService(
+                settings, publisher, self._codec, observer=observer, metrics=metrics
+            )
         routes = [] if turns is None else turns.routes()
         ingest = IngestService(settings, publisher, self._codec, routes=routes, observer=observer)
         # Edges stop in the opposite order: the listener first.

@@ -70,7 +70,7 @@ class KafkaBacklog:
             invokers = self._count(self._admin)
         except KafkaException as error:
             reason = error.args[0].str()
-            raise BrokerError(f"the invokers' backlog: {reason}", retryable=True) from error
+            raise BrokerError(f"the backlog of {self._group}: {reason}", retryable=True) from error
         return Sample(0.0, ends, committed, invokers)
 
     def _committed(self, admin: AdminClient) -> dict[int, int]:

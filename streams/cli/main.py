@@ -31,6 +31,7 @@ GROUPS = {
     "trigger": "Apply bindings and send events.",
     "queue": "Create worker queues, and list them.",
     "worker": "Run the jobs of worker queues.",
+    "fleet": "Show the workers that run agent turns.",
     "stage": "Resume a halted partition, or skip the record that halted it.",
     "doctor": "Examine a running application, and say what needs you.",
     "log": "Read any topic, decoded.",
@@ -38,7 +39,7 @@ GROUPS = {
     "settings": "List every setting, its variable and its value.",
 }
 # Groups of one command are run as `harn demo`, not `harn demo show`.
-_SINGLE = {"demo", "doctor", "settings"}
+_SINGLE = {"demo", "doctor", "fleet", "settings"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

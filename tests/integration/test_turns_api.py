@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,7 @@ import pytest
 
 from streams.app import Application, Plan
 from streams.roles import Role
-from tests.support.app_cluster import provision, read, settings_for_app
+from tests.support.app_cluster import cli, provision, read, settings_for_app
 from tests.support.broker import PrivateBroker
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
@@ -40,6 +41,13 @@ async def test_8_12_8_13_goals_are_enqueued_and_refused_loudly_while_the_broker_
             assert (goal.partition, goal.value["status"]) == (turn.partition, "pending")
             told = (await client.get("/api/fleet/topology")).json()
             assert [each["goal_id"] for each in told["goals"]] == [created["goal_id"]]
+            shown = await asyncio.to_thread(cli, settings, "fleet", "--json")
+            assert shown.returncode == 0, shown.stderr
+            assert json.loads(shown.stdout) == {
+                "queue_backend": "kafka",
+                "queue_depth": 1,
+                "dispatch_workers": [],
+            }
             await asyncio.to_thread(private_broker.kill)
             refused = await client.post("/api/goals", json=GOAL)
             assert refused.status_code == 503

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from streams.agents.backlog import KafkaBacklog
 from streams.codec import Codec
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.partition_key import partition_of_session, session_key
@@ -27,8 +28,9 @@ from streams.core.turn.record import (
     new_job,
     session_record_key,
 )
+from streams.core.turn.session import asked, new_session
 from streams.core.turn.words import TURNS
-from streams.core.wire import AgentSession, AgentSessionDesired, GoalSpec
+from streams.core.wire import AgentSessionDesired, GoalSpec
 from streams.edge.publisher import Publisher
 from streams.edge.turns.turn_codec import encode_turn
 from streams.edge.turns.turn_store import (
@@ -41,6 +43,7 @@ from streams.edge.turns.turn_store import (
 from streams.edge.turns.turn_view import TurnView
 from streams.errors import BrokerError, TaskQueueUnavailable
 from streams.settings import Settings
+from topology.edges import TURN_WORKER
 
 __all__ = ["KafkaLedger"]
 
@@ -78,6 +81,7 @@ class KafkaLedger:
         self._view = view
         self._now_ms = now_ms
         self._ack_s = ack_s
+        self._backlog: KafkaBacklog | None = None
         # New records that may be in the log although no ack came: their failure must follow them.
         self._unsure: dict[str, Mapping[str, Any]] = {}
 
@@ -86,20 +90,14 @@ class KafkaLedger:
         key = session_record_key(session.session_id)
         if self._known("agent_session", key) is not None:
             return  # its partition's owner writes it
-        now_ms = self._now_ms()
-        value: AgentSession = {
-            "session_id": session.session_id,
-            "tenant": tenant,
-            "domain": session.domain,
-            "status": "queued",
-            "background": session.background,
-            "needs_input": session.needs_input,
-            "metadata_json": json.dumps(dict(session.metadata), separators=(",", ":")),
-            "said": [],
-            "said_count": 0,
-            "created_at_ms": now_ms,
-            "updated_at_ms": now_ms,
-        }
+        value = new_session(
+            session.session_id,
+            tenant=tenant,
+            domain=session.domain,
+            background=session.background,
+            metadata_json=json.dumps(dict(session.metadata), separators=(",", ":")),
+            now_ms=self._now_ms(),
+        )
         await self._write(_SESSIONS, "agent_session", key, value)
 
     async def create(self, record: TurnRecord, /, *, tenant: str) -> None:
@@ -165,15 +163,8 @@ class KafkaLedger:
         if self._known("agent_session", session_record_key(session_id)) is None:
             return False
         key = desired_key(session_id)
-        found = self._known("agent_session_desired", key) or {}
-        value: AgentSessionDesired = {
-            "session_id": session_id,
-            "pause_requested": found.get("pause_requested", False) if pause is None else pause,
-            "kill_requested": found.get("kill_requested", False) if kill is None else kill,
-            "requested_by": "",
-            "reason": "",
-            "requested_at_ms": self._now_ms(),
-        }
+        before = cast("AgentSessionDesired | None", self._known("agent_session_desired", key))
+        value = asked(session_id, before, pause=pause, kill=kill, now_ms=self._now_ms())
         await self._write(_SESSIONS, "agent_session_desired", key, value)
         return True
 
@@ -233,6 +224,20 @@ class KafkaLedger:
             for each in self._view.newest("fleet_worker", limit=10_000)
             if each["last_heartbeat_ms"] >= since_ms
         ]
+
+    async def depth(self) -> int:
+        """Count the turns that are enqueued and not done: the lag of the workers' group."""
+        if self._backlog is None:
+            partitions = self._settings.agent_turns_partitions
+            group = TURN_WORKER.group
+            self._backlog = KafkaBacklog(self._settings, partitions, topic=TURNS, group=group)
+        try:
+            sample = await asyncio.to_thread(self._backlog.measure)
+        except BrokerError as error:
+            raise TaskQueueUnavailable(
+                self._endpoint, str(error), retryable=error.retryable, remedy=error.remedy
+            ) from error
+        return sum(max(0, end - sample.committed[at]) for at, end in sample.ends.items())
 
     def _session(self, found: Mapping[str, Any]) -> Session:
         session_id = found["session_id"]

@@ -105,3 +105,7 @@ class SqlLedger:
     async def workers(self) -> Sequence[FleetWorker]:
         """Return the workers heard of of late; see `TurnLedger.workers`."""
         return await asyncio.to_thread(self._store.workers)
+
+    async def depth(self) -> int:
+        """Count the turns that are enqueued and not done; see `TurnLedger.depth`."""
+        return await asyncio.to_thread(self._queue.get_queue_size)

@@ -82,3 +82,7 @@ class TurnLedger(Protocol):
     async def workers(self) -> Sequence[FleetWorker]:
         """Return the workers heard of within 90 s, the last heard of first."""
         ...
+
+    async def depth(self) -> int:
+        """Count the turns that are enqueued and not done, those that run included."""
+        ...

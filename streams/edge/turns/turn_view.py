@@ -67,6 +67,7 @@ class TurnView:
         settings: Settings,
         codec: Codec,
         *,
+        topics: Sequence[str] = TOPICS,
         records_max: int = RECORDS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
@@ -77,11 +78,13 @@ class TurnView:
         self._loop = asyncio.get_running_loop()
         self._kept: dict[str, OrderedDict[str, _Kept]] = {kind: OrderedDict() for kind in KINDS}
         self._bytes: dict[str, int] = dict.fromkeys(KINDS, 0)
-        self._unread = set(TOPICS)
+        self._unread = set(topics)
+        self.caught_up = asyncio.Event()
+        """Set once every topic was read to its end."""
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(topic,), name=f"view-{topic}", daemon=True)
-            for topic in TOPICS
+            for topic in topics
         ]
 
     @property
@@ -210,3 +213,5 @@ class TurnView:
             self._fold(each)
         if at_end:
             self._unread.discard(topic)
+            if not self._unread:
+                self.caught_up.set()

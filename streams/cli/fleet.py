@@ -1,0 +1,50 @@
+"""`harn fleet`: the workers that run agent turns, and how many turns there are.
+
+Source: seed queue-driven-agent-dispatch, "Fleet visibility"; SEMANTICS 8.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from streams.cli.cluster import cluster_of
+from streams.cli.operation import AsJson
+from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.edge.codecs import codec_of
+from streams.edge.turns.fleet_report import fleet_report
+from streams.edge.turns.turns_json import worker_json
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command()
+def fleet(as_json: AsJson = False, state_dir: StateDir = None) -> None:
+    """Show the workers that were heard of within 90 s, and how many turns are not done.
+
+    Exit codes: 0; 2 settings; 3 when topics are missing; 5 what carries turns is away.
+    """
+    settings = settings_from(state_dir=state_dir)
+    if settings.turn_queue_backend == "kafka":
+        settings = cluster_of(settings)
+    report = asyncio.run(fleet_report(settings, codec_of(settings)))
+    if as_json:
+        told = {
+            "queue_backend": report.backend,
+            "queue_depth": report.depth,
+            "dispatch_workers": [worker_json(worker) for worker in report.workers],
+        }
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    table = Table("worker", "host", "capacity", "sessions", box=None, pad_edge=False)
+    for worker in report.workers:
+        sessions = str(len(worker.active_sessions))
+        table.add_row(escape(worker.worker_id), escape(worker.host), str(worker.capacity), sessions)
+    screen().print(table)
+    notice(f"{len(report.workers)} workers, {report.depth} turns on {report.backend}")

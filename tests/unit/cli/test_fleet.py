@@ -1,0 +1,55 @@
+"""`harn fleet` on a file of this host: who runs turns, and how many there are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streams.cli.main import main
+from streams.edge.turns.sql_turns import open_sqlite_turns
+from streams.edge.turns.turn_store import FleetWorker
+
+
+def fleet(*options: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", *options])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TASK_QUEUE_BACKEND", "sqlite")
+    turns = open_sqlite_turns(tmp_path, consumer="test")
+    turns.queue.put({"session_id": "sess-9"})
+    turns.store.beat(
+        FleetWorker(
+            worker_id="w1",
+            host="hostB",
+            capacity=4,
+            active_sessions=("sess-9",),
+            queue_backend="sqlite",
+        )
+    )
+    turns.close()
+    return tmp_path
+
+
+def test_8_26_a_worker_is_shown_with_its_sessions(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fleet("--json", "--state-dir", str(folder)) == 0
+    told = json.loads(capsys.readouterr().out)
+    (worker,) = told["dispatch_workers"]
+    assert (worker["worker_id"], worker["host"], worker["capacity"]) == ("w1", "hostB", 4)
+    assert worker["active_sessions"] == ["sess-9"]
+    assert (told["queue_backend"], told["queue_depth"]) == ("sqlite", 1)
+
+
+def test_people_get_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet("--state-dir", str(folder)) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split() == ["w1", "hostB", "4", "1"]
+    assert "1 workers, 1 turns on sqlite" in shown.err
