@@ -24,7 +24,7 @@ async def test_8_12_8_13_goals_are_enqueued_and_refused_loudly_while_the_broker_
 ) -> None:
     kafka = await asyncio.to_thread(private_broker.start)
     changes = {"agent_turns_api": "on", "agent_dispatch_backend": "queue"}
-    settings = settings_for_app(kafka, tmp_path, drain_ms=1_000, **changes)
+    settings = settings_for_app(kafka, tmp_path, **changes)
     await asyncio.to_thread(provision, settings)
     application = Application(Plan(settings=settings, roles=[Role.INGEST]))
     await application.start()
@@ -52,5 +52,15 @@ async def test_8_12_8_13_goals_are_enqueued_and_refused_loudly_while_the_broker_
             refused = await client.post("/api/goals", json=GOAL)
             assert refused.status_code == 503
             assert "Kafka" in refused.json()["error"]
+            await asyncio.to_thread(private_broker.start)
+            # What was on its way arrives when the broker is back, and its failure after it.
+            found: list[tuple[str, str]] = []
+            while len(found) < 3:
+                goals = await asyncio.to_thread(read, settings, "agent.jobs", {"agent_goal"})
+                found = [(each.value["goal_id"], each.value["status"]) for each in goals]
+            (_, (second, pending), (third, failed)) = found
+            assert second == third
+            assert (pending, failed) == ("pending", "failed")
+            assert len(await asyncio.to_thread(read, settings, "agent_turns", {"agent_turn"})) == 1
     finally:
         await application.stop()
