@@ -13,9 +13,10 @@ Source: seed queue-driven-agent-dispatch, "The model"; SEMANTICS 8.1 and 8.2.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -221,14 +222,18 @@ class Enqueuer:
         """Write that a turn could not be enqueued; the carrier may be gone for this as well."""
         extra = {"record": record.record_id, "session": record.session_id, "reason": reason}
         _LOG.warning("turn_not_enqueued", extra=extra)
-        error = f"not enqueued: {reason}"
-        try:
-            await self._ledger.move(record, to=Status.FAILED, error=error)
-            if is_new:
-                await self._ledger.fail_session(record.session_id)
-        except TaskQueueUnavailable:
-            extra = {"record": record.record_id, "session": record.session_id}
-            _LOG.error("turn_failure_not_recorded", extra=extra)
+        failing: list[Awaitable[object]] = [
+            self._ledger.move(record, to=Status.FAILED, error=f"not enqueued: {reason}")
+        ]
+        if is_new:
+            failing.append(self._ledger.fail_session(record.session_id))
+        # Each is tried: what gets no ack in time may be written all the same.
+        for outcome in await asyncio.gather(*failing, return_exceptions=True):
+            if isinstance(outcome, TaskQueueUnavailable):
+                extra = {**extra, "reason": str(outcome)}
+                _LOG.error("turn_failure_not_recorded", extra=extra)
+            elif isinstance(outcome, BaseException):
+                raise outcome
 
     def _envelope(
         self,

@@ -178,13 +178,16 @@ async def test_a_session_that_is_there_is_left_to_its_owner(api: Api) -> None:
 
 
 async def test_8_13_what_the_broker_does_not_take_is_told_loudly(
-    settings: Settings,
+    settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with process(settings) as api:
         await api.publisher.stop()
         with pytest.raises(TaskQueueUnavailable, match="Kafka at"):
             await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
         assert await api.ledger.records(kind="goal_loop", limit=10) == []
+        events = [line.getMessage() for line in caplog.records if "enqueuer" in line.name]
+        # Of the goal nothing may be in the topic; of its session there may be.
+        assert events == ["turn_not_enqueued", "turn_failure_not_recorded"]
 
 
 async def test_8_13_a_goal_whose_turn_was_refused_has_failed_for_every_process(
