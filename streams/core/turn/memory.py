@@ -1,0 +1,117 @@
+"""What the owner of a partition knows of its turns: what is loaded before the first one is taken.
+
+It is folded from `agent.turns.claims` (from a bookmark on), `agent.jobs` and `agent.sessions` of
+the partition's number, each to its stable end; then it is the owner who writes them, and `fold`
+takes its own words once they are committed, and those of the API as they come.
+
+The last record of a key is what counts, as for everybody who reads the topics.  Of a goal or task
+that has ended its status alone is kept: its body is of no use to a worker, and there may be many.
+
+Source: DESIGN law 7, "A turn"; SEMANTICS 8.6, 10.2.27.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from streams.core.turn.claim import ENDED, Claimable, claimable_goal, claimable_job
+from streams.core.turn.envelope import AgentTurnEnvelope
+from streams.core.turn.history import History
+from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
+from streams.core.wire import AgentGoal, AgentJob, AgentSession, AgentSessionDesired
+
+__all__ = ["Memory"]
+
+_Kept = TypeVar("_Kept", AgentGoal, AgentJob)
+_OF_CLAIMS = frozenset({"turn_claimed", "turn_claim_released", "turn_finished"})
+
+
+class Memory:
+    """Claims and records of one partition.
+
+    Args: committed: the group's offset of `agent_turns`.
+          fence: of the owner that committed it, as its bookmark says; 0 without one.
+    """
+
+    def __init__(self, committed: int, *, fence: int = 0) -> None:
+        self.history = History(committed, fence=fence)
+        self._fence = 0
+        self._ended_jobs: set[str] = set()
+        self._goals: dict[str, AgentGoal] = {}
+        self._jobs: dict[str, AgentJob] = {}
+        self._sessions: dict[str, AgentSession] = {}
+        self._desired: dict[str, AgentSessionDesired] = {}
+        self._ended: dict[str, Claimable] = {}
+
+    @property
+    def next_fence(self) -> int:
+        """The fence of the owner that loads this: higher than that of any claim or record.
+
+        Records keep it where the claims are gone with their retention.
+        """
+        return max(self.history.next_fence, self._fence + 1)
+
+    def fold(self, kind: str, key: str, value: Mapping[str, Any] | None, /) -> None:
+        """Take the next record of one of the three topics; None forgets its key.
+
+        A kind of a later release says nothing here.
+        """
+        if value is None:
+            for kept in (self._goals, self._jobs, self._sessions, self._desired, self._ended):
+                kept.pop(key, None)
+        elif kind in _OF_CLAIMS:
+            self.history.fold(kind, value)
+            if kind == "turn_finished" and self.history.has_ended(value["turn_offset"]):
+                self._ended_jobs.add(value["job_id"])
+        elif kind == "agent_goal":
+            goal = cast("AgentGoal", value)
+            self._keep(key, self._goals, goal, claimable_goal(goal))
+        elif kind == "agent_job":
+            job = cast("AgentJob", value)
+            self._keep(key, self._jobs, job, claimable_job(job))
+        elif kind == "agent_session":
+            self._sessions[key] = cast("AgentSession", value)
+        elif kind == "agent_session_desired":
+            self._desired[key] = cast("AgentSessionDesired", value)
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether the end of a turn of this job, at or past the committed offset, is written."""
+        return job_id in self._ended_jobs
+
+    def claimable(self, envelope: AgentTurnEnvelope) -> Claimable | None:
+        """Return what a decision needs of a turn's goal or task; None when there is none."""
+        of_goal = envelope.kind == "goal_loop"
+        key = goal_key(envelope.payload_ref) if of_goal else job_key(envelope.payload_ref)
+        if (ended := self._ended.get(key)) is not None:
+            return ended
+        if (goal := self._goals.get(key)) is not None:
+            return claimable_goal(goal)
+        return None if (job := self._jobs.get(key)) is None else claimable_job(job)
+
+    def goal(self, goal_id: str) -> AgentGoal | None:
+        """Return a goal that has not ended."""
+        return self._goals.get(goal_key(goal_id))
+
+    def job(self, job_id: str) -> AgentJob | None:
+        """Return a task that has not ended."""
+        return self._jobs.get(job_key(job_id))
+
+    def session(self, session_id: str) -> AgentSession | None:
+        """Return a session as it stands."""
+        return self._sessions.get(session_record_key(session_id))
+
+    def desired(self, session_id: str) -> AgentSessionDesired | None:
+        """Return what people want of a session; None when nobody asked for anything."""
+        return self._desired.get(desired_key(session_id))
+
+    def _keep(
+        self, key: str, open_ones: dict[str, _Kept], value: _Kept, standing: Claimable
+    ) -> None:
+        self._fence = max(self._fence, standing.fence)
+        if standing.status in ENDED:
+            open_ones.pop(key, None)
+            self._ended[key] = Claimable(status=standing.status)
+        else:
+            self._ended.pop(key, None)
+            open_ones[key] = value
