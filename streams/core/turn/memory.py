@@ -1,8 +1,9 @@
 """What the owner of a partition knows of its turns: what is loaded before the first one is taken.
 
 It is folded from `agent.turns.claims` (from a bookmark on), `agent.jobs` and `agent.sessions` of
-the partition's number, each to its stable end; then it is the owner who writes them, and `fold`
-takes its own words once they are committed, and those of the API as they come.
+the partition's number, each to its stable end; then it is the owner who writes them.  Afterwards
+`fold` takes records as they are committed or come from the API, and claims no more: the owner's
+lanes know what has ended since, and ends would pile up here.
 
 The last record of a key is what counts, as for everybody who reads the topics.  Of a goal or task
 that has ended its status alone is kept: its body is of no use to a worker, and there may be many.
