@@ -89,7 +89,7 @@ def becomes(settings: Settings, trigger_id: str, expected: dict[str, str]) -> Ca
 def test_without_topics_the_remedy_is_told(settings: Settings, tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"topic triggers\.registry is missing") as caught:
         apply_manifest(settings, load_manifest(manifest(tmp_path, "a")))
-    assert caught.value.remedy == "run `harn topology apply`"
+    assert (caught.value.remedy or "").startswith("run `harn topology apply`")
     provision(settings)
 
 
