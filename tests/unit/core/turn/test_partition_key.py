@@ -85,7 +85,7 @@ def test_8_05_turns_of_a_session_share_a_key_and_sessions_do_not() -> None:
         ("/x/repos/one/worktrees/two/f", "x/repos/one/worktrees/two"),
         ("/x/repos/one/y/repos", "x/repos/one"),
         ("/a/b/c/repos", "a/b/c"),
-        ("C:\\work\\repos\\one\\f.py", "C:/work/repos/one"),
+        ("C:\\src\\repos\\one\\f.py", "C:/src/repos/one"),
     ],
 )
 def test_the_root_of_a_corpus(path: str, root: str) -> None:
