@@ -36,7 +36,7 @@ def derived_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
         defaults |= {"partitions": 12, "replication_factor": 3}
         defaults["min_insync_replicas"] = max(1, values.get("replication_factor", 3) - 1)
     if "session_timeout_ms" in values:
-        defaults["heartbeat_interval_ms"] = values["session_timeout_ms"] // 4
+        defaults["heartbeat_interval_ms"] = values["session_timeout_ms"] // 6
     if "max_record_bytes" in values:
         defaults["http_max_body_bytes"] = values["max_record_bytes"] // 3
     return defaults

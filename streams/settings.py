@@ -92,10 +92,10 @@ class Settings(SchedulerSettings, TurnSettings):
     )
     heartbeat_interval_ms: int = setting(
         "HARN_HEARTBEAT_INTERVAL_MS",
-        1_500,
+        1_000,
         integer(100, 100 * _SECOND_MS),
         "Time between a member's heartbeats, ms; at most a third of the session timeout.",
-        shown="a quarter of the session timeout: 1500",
+        shown="a sixth of the session timeout: 1000",
     )
     transaction_timeout_ms: int = setting(
         "HARN_TRANSACTION_TIMEOUT_MS",

@@ -53,7 +53,7 @@ def test_a_broker_of_ours_keeps_its_counts_when_its_address_is_known() -> None:
 
 
 def test_defaults_follow_what_they_depend_on() -> None:
-    assert read(HARN_SESSION_TIMEOUT_MS="10000").heartbeat_interval_ms == 2_500
+    assert read(HARN_SESSION_TIMEOUT_MS="10000").heartbeat_interval_ms == 1_666
     assert read(HARN_MAX_RECORD_BYTES="300000").http_max_body_bytes == 100_000
     cluster = {"KAFKA_BOOTSTRAP_SERVERS": "a:1", "HARN_REPLICATION_FACTOR": "1"}
     assert read(**cluster).min_insync_replicas == 1
