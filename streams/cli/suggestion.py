@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-__all__ = ["suggestion"]
+__all__ = ["listed", "suggestion"]
 
 _SHOWN_MAX = 8
 
@@ -17,5 +17,11 @@ def suggestion(given: str, known: Sequence[str]) -> str:
         return f"; did you mean {near[0]!r}?"
     if not known:
         return "; there is none"
-    more = ", ..." if len(known) > _SHOWN_MAX else ""
-    return f"; known are {', '.join(known[:_SHOWN_MAX])}{more}"
+    return f"; known are {listed(known)}"
+
+
+def listed(known: Sequence[str]) -> str:
+    """Name what is known; of many, the first ones and how many more there are."""
+    more = len(known) - _SHOWN_MAX
+    shown = ", ".join(known[:_SHOWN_MAX])
+    return f"{shown} and {more} more" if more > 0 else shown

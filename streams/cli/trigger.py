@@ -229,7 +229,7 @@ def emit(  # noqa: PLR0913, PLR0917 - typer takes options by position
 
     Prints each event's id and its envelope's position once the broker has it.  A line of a file is
     one delivery: sent again it is taken once, unless --as-new.  Exit codes: 0 all sent; 2 the event
-    is wrong; 3 topics are missing; 5 the broker did not take everything.
+    is wrong, or no such trigger; 3 topics are missing; 5 the broker did not take everything.
     """
     emit_events(
         settings_from(state_dir=state_dir),

@@ -16,6 +16,7 @@ from streams.audit.kafka_log import KafkaLog
 from streams.audit.live_dispatches import LiveDispatch, live_dispatches
 from streams.audit.log import LogReader
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import require_version
 from streams.cli.operation import (
     AsJson,
     Chooser,
@@ -37,11 +38,15 @@ from streams.edge.applier import who
 from streams.edge.canceller import KIND, REQUESTS
 from streams.edge.codecs import codec_of
 from streams.edge.operator import Request
+from streams.edge.registry_view import read_registry
 from streams.errors import ConfigError
 from streams.expressions import event_document
 from topology import TOPOLOGY
 
-__all__ = ["cancel", "items_chosen", "items_of_event"]
+__all__ = ["NOT_COME", "cancel", "items_chosen", "items_of_event"]
+
+NOT_COME = "not_come"
+"""Status of a dispatch that is cancelled before there is one."""
 
 
 def cancel(
@@ -66,7 +71,7 @@ def cancel(
 
     The condition sees `event` and `dispatch` (binding_key, trigger_id, status, attempt,
     accepted_at_ms).  Waiting dispatches end at once, running ones when their handler has stopped.
-    Exit codes: 0 asked for; 1 nothing matched; 2 usage.
+    Exit codes: 0 asked for; 1 nothing matched; 2 usage, or no such binding.
     """
     if (event_id is None) == (where is None):
         raise ConfigError("name an event or give --where, one of the two")
@@ -82,6 +87,8 @@ def cancel(
             chooser.report()
         else:
             items = list(items_of_event(log, codec, event_id, binding))
+    if binding is not None and any(each.fields["latest_status"] == NOT_COME for each in items):
+        require_version(read_registry(settings, codec).rows, binding, "--binding")
     operation = Operation("cancel", "requested", settings, codec, where, dry_run, rate, progress)
     report = operation.run(items)
     print_report(report, ("event_id", "binding_key", "latest_status"), as_json=as_json)
@@ -111,7 +118,7 @@ def items_of_event(
             known.add(key)
             yield _item(event_id, key, story.outcome, cancellable=False)
     if binding is not None and binding not in known:
-        yield _item(event_id, binding, "not_come", cancellable=True)
+        yield _item(event_id, binding, NOT_COME, cancellable=True)
 
 
 def _live(found: LiveDispatch) -> Item:

@@ -19,6 +19,7 @@ from streams.audit.dead_letters import Body, bodies_of, entries
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import in_force
 from streams.cli.operation import (
     AsJson,
     Chooser,
@@ -154,12 +155,7 @@ def replay(
     settings, codec = _cluster(state_dir)
     with KafkaLog(settings) as log:
         letters = chosen_letters(log, codec, entry_ids, where, bodies=True)
-    live = {
-        row["binding"]["trigger_id"]
-        for row in read_registry(settings, codec).rows
-        if row["state"] == "active"
-    }
-    items = replay_items(letters, codec, live)
+    items = replay_items(letters, codec, in_force(read_registry(settings, codec).rows))
     operation = Operation(
         "dlq_replay", "requested", settings, codec, where, dry_run, rate, progress
     )

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import require_in_force
 from streams.cli.options import notice
 from streams.core.channel import PROVIDER, TENANT_DEFAULT, channel_problem, event_kind
 from streams.core.emission import channel_key, channel_payload
@@ -23,6 +24,7 @@ from streams.edge.ingest.body import MalformedBody
 from streams.edge.ingest.deliveries import read_deliveries, read_event
 from streams.edge.ingest.envelopes import ENVELOPES
 from streams.edge.ingest.events import EventRequest, explain_json
+from streams.edge.registry_view import read_registry
 from streams.edge.topic_reader import require_topic
 from streams.errors import BrokerError, ConfigError
 from streams.settings import Settings
@@ -63,6 +65,9 @@ def emit_events(
     requests = _requests(settings, single, file, count, as_new=as_new)
     settings = cluster_of(settings)
     require_topic(settings, ENVELOPES)
+    if trigger_id is not None:
+        rows = read_registry(settings, codec_of(settings)).rows
+        require_in_force(rows, trigger_id, "--trigger")
     asyncio.run(_emit(settings, requests, trigger_id, quiet=quiet, as_json=as_json))
 
 

@@ -5,7 +5,7 @@ Source: SEMANTICS 2.4; decision 10.2.9 of DESIGN 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
@@ -13,6 +13,7 @@ import typer
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader, LogRecord
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import in_force, require_in_force
 from streams.cli.log_query import parse_start
 from streams.cli.operation import (
     AsJson,
@@ -29,17 +30,19 @@ from streams.cli.operation import (
 )
 from streams.cli.options import StateDir, settings_from
 from streams.codec import Codec, DecodeError
+from streams.core.cron import target_of
 from streams.core.inbox import mailbox_key
 from streams.core.record import Position
 from streams.core.wire import EventIngested
 from streams.edge.codecs import codec_of
 from streams.edge.ingest.envelopes import ENVELOPES
 from streams.edge.operator import Request
+from streams.edge.registry_view import read_registry
 from streams.edge.replays import fresh_event_id, replay_envelope, replay_request, size_problem
 from streams.errors import ConfigError
 from streams.expressions import event_document
 
-__all__ = ["EVENTS_MAX", "Range", "replay", "replay_items"]
+__all__ = ["EVENTS_MAX", "Aim", "Range", "replay", "replay_items"]
 
 EVENTS_MAX = 100_000
 """Events of one command: it holds them until the audit record that counts them is written."""
@@ -50,6 +53,17 @@ class Range(NamedTuple):
 
     from_ms: int | None = None
     to_ms: int | None = None
+
+
+class Aim(NamedTuple):
+    """Where replays go: the triggers in force, and the one that all go to, if they do."""
+
+    live: Collection[str]
+    trigger_id: str | None = None
+
+    def of(self, envelope: EventIngested) -> str | None:
+        """Return the one trigger that a replay of this is for, or None when it is for whoever."""
+        return self.trigger_id or envelope["trigger_id"] or target_of(envelope["event"])
 
 
 def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
@@ -75,7 +89,7 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     Each replay is a new event that names the one it replays; it passes filters, predicates and
     gates, and is not taken for a repeat.  The condition sees `event` and `envelope` (trigger_id,
     webhook_path, timestamp_ms, position).  In bulk, replays and repeated deliveries are left out.
-    Exit codes: 0 asked for; 1 nothing matched; 2 usage.
+    Exit codes: 0 asked for; 1 nothing matched; 2 usage, or no such trigger.
     """
     span = Range(_time("--from", from_), _time("--to", to))
     bulk = where is not None or span != Range()
@@ -86,13 +100,16 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     chooser, rate = Chooser(condition(where)), rate_of(rate_limit)
     settings = cluster_of(settings_from(state_dir=state_dir))
     codec = codec_of(settings)
+    rows = read_registry(settings, codec).rows
+    if trigger is not None:
+        require_in_force(rows, trigger, "--trigger")
+    aim = Aim(in_force(rows), trigger)
     with KafkaLog(settings) as log:
-        items = replay_items(log, codec, chooser, span, event_id=event_id, trigger_id=trigger)
+        items = replay_items(log, codec, chooser, span, aim, event_id=event_id)
     chooser.report()
     operation = Operation("replay", "requested", settings, codec, where, dry_run, rate, progress)
-    print_report(
-        operation.run(items), ("event_id", "replay_event_id", "event_kind"), as_json=as_json
-    )
+    columns = ("event_id", "replay_event_id", "event_kind", "trigger_id")
+    print_report(operation.run(items), columns, as_json=as_json)
     if not items:
         raise typer.Exit(1)
 
@@ -122,9 +139,9 @@ def replay_items(
     codec: Codec,
     chooser: Chooser,
     span: Range,
+    aim: Aim,
     *,
     event_id: str | None = None,
-    trigger_id: str | None = None,
 ) -> list[Item]:
     """Return what replaying comes to, by partition and offset.
 
@@ -144,7 +161,7 @@ def replay_items(
                 remedy="replay them in parts: narrow --from, --to or --where",
             )
         status = _status(found.envelope, seen, bulk=event_id is None)
-        items.append(_item(codec, found, trigger_id, status))
+        items.append(_item(codec, found, aim, status))
     return items
 
 
@@ -194,7 +211,7 @@ def _status(envelope: EventIngested, seen: set[str], *, bulk: bool) -> str:
     return "repeat" if known else ""
 
 
-def _item(codec: Codec, found: _Found, trigger_id: str | None, status: str) -> Item:
+def _item(codec: Codec, found: _Found, aim: Aim, status: str) -> Item:
     envelope = found.envelope
     event = envelope["event"]
     fields: dict[str, Any] = {
@@ -205,6 +222,9 @@ def _item(codec: Codec, found: _Found, trigger_id: str | None, status: str) -> I
     }
     if status:
         return Item(event["id"], fields, None, status)
+    target, trigger_id = aim.of(envelope), aim.trigger_id
+    if target is not None and target not in aim.live:
+        return Item(event["id"], {**fields, "trigger_id": target}, None, "no_such_trigger")
     fresh = fresh_event_id()
     value, headers = found.record.value or b"", dict(found.record.headers)
     problem = size_problem(codec, _again(codec, value, fresh, trigger_id))

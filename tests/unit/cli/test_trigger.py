@@ -1,6 +1,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ REGISTRY = "triggers.registry"
 GITHUB = Path(__file__).parents[2] / "data" / "github-webhooks.jsonl.gz"
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
+@contextmanager
+def applied_cluster() -> Iterator[str]:
+    """A cluster in memory whose registry has two triggers."""
     with mock_cluster() as address:
         producer = make_producer(Settings(bootstrap=address))
         producer.produce(
@@ -49,6 +51,12 @@ def bootstrap() -> Iterator[str]:
             partition=0,
         )
         producer.flush()
+        yield address
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with applied_cluster() as address:
         yield address
 
 
@@ -133,10 +141,9 @@ def test_a_dry_run_shows_what_would_change(bootstrap: str, tmp_path: Path) -> No
     assert output(bootstrap, "list").startswith("revision 1 "), "nothing was changed"
 
 
-def test_an_apply_that_nobody_answers_says_so_and_what_to_do(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    error = refused(bootstrap, "apply", manifest(tmp_path), "--timeout", "1")
+def test_an_apply_that_nobody_answers_says_so_and_what_to_do(tmp_path: Path) -> None:
+    with applied_cluster() as address:
+        error = refused(address, "apply", manifest(tmp_path), "--timeout", "1")
     assert isinstance(error, BrokerError)
     assert str(error).startswith(f"nobody answered the apply at {REGISTRY}/0/")
     assert error.remedy is not None
@@ -160,6 +167,31 @@ def test_an_emitted_event_is_where_it_is_said_to_be(bootstrap: str) -> None:
     assert found["event"]["provider_payload"] == '{"a": 1}'
     assert (found["event"]["dedupe_key"], found["event"]["tenant_id"]) == ("d", "acme")
     assert found["event"]["headers"] == {"a": "b", "x-token": "[redacted]"}
+
+
+def test_an_event_or_a_replay_for_a_trigger_that_is_not_in_force_is_refused(
+    bootstrap: str,
+) -> None:
+    """An event that names no trigger in force would match nothing, and nobody would be told."""
+    event_of_one = ["emit", "--provider", "github", "--kind", "push"]
+    for command in (event_of_one, ["replay", "trigger_evt_1"]):
+        error = refused(bootstrap, *command, "--trigger", "on-isue")
+        assert isinstance(error, ConfigError)
+        said = "--trigger: trigger 'on-isue' is unknown; did you mean 'on-issue'?"
+        assert str(error) == said
+        assert error.remedy is not None
+        assert "those in force (on-issue, on-push), or apply the manifest" in error.remedy
+
+
+def test_a_cancel_for_a_binding_version_that_there_is_not_is_refused(bootstrap: str) -> None:
+    error = refused(bootstrap, "cancel", "trigger_evt_1", "--binding", "on-isue@v1")
+    assert str(error).startswith("--binding: trigger 'on-isue' is unknown; did you mean 'on-issue'")
+    error = refused(bootstrap, "cancel", "trigger_evt_1", "--binding", "on-issue@v7")
+    assert str(error) == "--binding: on-issue@v7 is unknown; there is on-issue@v1"
+    assert isinstance(error, ConfigError)
+    asked = ["cancel", "trigger_evt_1", "--binding", "on-issue@v1", "--json", "--dry-run"]
+    report = json.loads(output(bootstrap, *asked))
+    assert [each["latest_status"] for each in report["items"]] == ["not_come"]
 
 
 def test_a_payload_comes_from_a_file_or_standard_input(bootstrap: str, tmp_path: Path) -> None:

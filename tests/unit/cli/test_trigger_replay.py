@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from streams.cli import trigger_replay
 from streams.cli.operation import Chooser, Item, condition
-from streams.cli.trigger_replay import Range, replay_items
+from streams.cli.trigger_replay import Aim, Range, replay_items
 from streams.codec import Codec
 from streams.errors import ConfigError
 from streams.testing import PipelineDriver, event
@@ -48,7 +48,8 @@ def driver() -> PipelineDriver:
 
 def items(driver: PipelineDriver, where: str | None = None, **options: Any) -> list[Item]:
     span = options.pop("span", Range())
-    return replay_items(driver.kafka, CODEC, Chooser(condition(where)), span, **options)
+    aim = Aim(options.pop("live", {"one", "two"}), options.pop("trigger_id", None))
+    return replay_items(driver.kafka, CODEC, Chooser(condition(where)), span, aim, **options)
 
 
 def send(driver: PipelineDriver, found: list[Item]) -> None:
@@ -131,6 +132,22 @@ def test_conditions_see_the_envelope(driver: PipelineDriver) -> None:
     assert item.fields["event_id"] == "t"
     send(driver, [item])
     assert [name for name, _ in successes(driver, "t")] == ["two"]  # still targeted
+
+
+def test_what_is_for_a_trigger_that_is_gone_is_named_and_left_alone(driver: PipelineDriver) -> None:
+    driver.emit(event("t", kind="a"), trigger_id="gone")
+    driver.emit(event("c", provider="cron", payload={"cron_id": "nightly"}))
+    driver.finish()
+    found = {item.fields["event_id"]: item for item in items(driver, "true")}
+    assert found["e1"].request is not None, "whoever takes it may have it"
+    for event_id, trigger_id in (("t", "gone"), ("c", "nightly")):
+        item = found[event_id]
+        assert (item.request, item.status) == (None, "no_such_trigger")
+        assert item.fields["trigger_id"] == trigger_id
+    [back] = items(driver, event_id="t", live={"gone"})
+    assert back.request is not None, "it is in force again"
+    [aimed] = items(driver, event_id="t", trigger_id="two")
+    assert aimed.request is not None, "an operator's aim comes before the event's own"
 
 
 def test_too_many_events_are_refused_and_too_large_ones_named(
