@@ -42,7 +42,7 @@ def acls(topology: Topology) -> tuple[Acl, ...]:
             if edge.examines
             for acl in _examiner(topology, edge.name)
         ),
-        Acl("audit", "group", _OUR_GROUPS, ("Describe",), prefixed=True),
+        *_groups(topology, "audit"),
         *(
             Acl("audit", "topic", name, ("Read", "DescribeConfigs"), prefixed)
             for name, prefixed in _patterns(topology)
@@ -119,6 +119,11 @@ def _examiner(topology: Topology, role: str) -> Iterator[Acl]:
     """Yield what it takes to see every topic, its settings, and where every group stands."""
     for name, prefixed in _patterns(topology):
         yield Acl(role, "topic", name, ("Describe", "DescribeConfigs"), prefixed)
+    yield from _groups(topology, role)
+
+
+def _groups(topology: Topology, role: str) -> Iterator[Acl]:
+    """Yield what it takes to see where every group stands."""
     yield Acl(role, "group", _OUR_GROUPS, ("Describe",), prefixed=True)
     for group in sorted({edge.group for edge in topology.edges if edge.reads_in_group}):
         if not group.startswith(_OUR_GROUPS):

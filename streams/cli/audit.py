@@ -21,10 +21,12 @@ from streams.audit.divergence import Divergence
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader
 from streams.audit.plan import Plan, Scope, make_plan
+from streams.audit.turn_invariants import TurnVerdict, judge_turns
 from streams.audit.verdict import Judged, Report, Verdict
 from streams.audit.verify import Progress, verify_plan
 from streams.audit.workers import collect_rarely, verify_in_processes
 from streams.cli.audit_invariants import invariants
+from streams.cli.audit_turns import print_turns, turns_as_json
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
 from streams.edge.codecs import codec_of
@@ -76,6 +78,8 @@ def verify(
     """Recompute every fold over its mailbox and compare outputs, rows, journal and offsets.
 
     Reads only, while everything runs.  The first divergence of each partition is named by position.
+    Agent turns, which no fold decides, are judged by their invariants, unless a stage or a
+    partition is asked for.
 
     Exit codes: 0 all of it is as recorded; 1 something diverges; 2 a range cannot be judged, or the
     options are wrong; 3 topics are missing; 5 Kafka is out of reach.
@@ -84,10 +88,18 @@ def verify(
     settings = cluster_of(settings_from(state_dir=state_dir))
     collect_rarely()
     report = _verify(settings, scope, processes)
+    turns = _judge_turns(settings) if stage is None and partition is None else []
+    wrong = any(each.violations for each in turns)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(report.as_json())).decode())
+        document = report.as_json() | {"turns": turns_as_json(turns)}
+        if wrong:
+            document["verdict"] = "diverges"
+        typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         _print(report)
+        print_turns(screen(), turns)
+    if wrong and not report.divergences:
+        raise typer.Exit(1)
     _raise_verdict(report)
 
 
@@ -110,6 +122,11 @@ def _verify(settings: Settings, scope: Scope, processes: int | None) -> Report:
             if count == 1:
                 return verify_plan(log, stages, plan, progress, started_s)
         return verify_in_processes(partial(_open, settings), plan, count, progress, started_s)
+
+
+def _judge_turns(settings: Settings) -> list[TurnVerdict]:
+    with KafkaLog(settings) as log:
+        return judge_turns(log, codec_of(settings))
 
 
 @contextmanager

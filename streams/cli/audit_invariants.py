@@ -1,4 +1,4 @@
-"""`harn audit invariants`: what must hold of worker queues, judged on the log alone."""
+"""`harn audit invariants`: what must hold of queues and turns, judged on the log alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rich.table import Table
 
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.queue_invariants import QueueVerdict, judge_queues
+from streams.audit.turn_invariants import judge_turns
+from streams.cli.audit_turns import print_turns, turns_as_json
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
 from streams.edge.codecs import codec_of
@@ -32,22 +34,32 @@ def invariants(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Judge worker queues on the log: no job lost, leases that never overlap, one end of each job.
+    """Judge worker queues and agent turns on the log: none lost, each ended once, in their order.
+
+    Of queues also that leases never overlap; of turns that a session's run one after another, and
+    that goals and tasks stand as their turns ended.
 
     It asks nothing of what decided, and reads while everything runs.
 
-    Exit codes: 0 all of it holds; 1 something does not; 5 Kafka is out of reach.
+    Exit codes: 0 all of it holds; 1 something does not; 3 topics are missing; 5 Kafka is out of
+    reach.
     """
     settings = cluster_of(settings_from(state_dir=state_dir))
     with KafkaLog(settings) as log:
         stage = TOPOLOGY.stage("scheduler")
-        verdicts = judge_queues(log, codec_of(settings), stage, cap=max_concurrent_per_key)
+        codec = codec_of(settings)
+        verdicts = judge_queues(log, codec, stage, cap=max_concurrent_per_key)
+        turns = judge_turns(log, codec)
     if as_json:
-        document = {"queues": [_document(each) for each in verdicts]}
+        document = {
+            "queues": [_document(each) for each in verdicts],
+            "turns": turns_as_json(turns),
+        }
         typer.echo(msgspec.json.format(msgspec.json.encode(document)).decode())
     else:
         _print(verdicts)
-    if any(each.violations for each in verdicts):
+        print_turns(screen(), turns)
+    if any(each.violations for each in [*verdicts, *turns]):
         raise typer.Exit(1)
 
 

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from streams.codec import Codec
+from streams.core.turn.envelope import AgentTurnEnvelope
+from streams.core.turn.words import TURNS
 from streams.engine import START
-from streams.kafka import make_producer
+from streams.kafka import make_consumer, make_producer
 from streams.settings import Settings
 from tests.support.app_cluster import ENVELOPES, cli, envelope, event, provision, settings_for_app
 from tests.support.broker import PrivateBroker
@@ -79,3 +82,37 @@ def test_the_command_says_what_it_found_and_exits_accordingly(
     assert [(each["kind"], each["position"]) for each in found] == [
         ("unexpected_output", "trigger.outbox/0/0")
     ]
+
+
+def test_turns_are_judged_by_their_invariants(
+    private_broker: PrivateBroker, tmp_path: Path
+) -> None:
+    settings = settings_for_app(private_broker.start(), tmp_path)
+    provision(settings)
+    lost = AgentTurnEnvelope(job_id="job-1", session_id="sess-1", enqueued_at_ms=1)
+    append(settings, TURNS, b"session:sess-1", lost.json_bytes(), kind=b"agent_turn")
+    waits = cli(settings, "audit", "verify")
+    assert waits.returncode == 0, waits.stdout + waits.stderr
+
+    consumer = make_consumer(settings, group_id="agent-dispatch")
+    consumer.commit(offsets=[TopicPartition(TURNS, 0, 1)], asynchronous=False)
+    consumer.close()
+    diverges = cli(settings, "audit", "verify")
+    assert diverges.returncode == 1, diverges.stderr
+    told = "agent_turns/0/0: it is below the group's offset, 1, and has no end"
+    assert told in diverges.stdout.splitlines()
+    assert cli(settings, "audit", "verify", "--stage", "inbox").returncode == 0
+
+    invariants = cli(settings, "audit", "invariants", "--json")
+    assert invariants.returncode == 1, invariants.stderr
+    [found] = [each for each in json.loads(invariants.stdout)["turns"] if each["turns"]]
+    assert found == {
+        "partition": 0,
+        "turns": 1,
+        "words": 0,
+        "dead_letters": 0,
+        "committed": 1,
+        "notes": [],
+        "violations": [{"position": "agent_turns/0/0", "what": told.partition(": ")[2]}],
+        "violations_count": 1,
+    }
