@@ -113,6 +113,19 @@ class TurnSettings:
         integer(1, 100_000),
         "Turns of a partition that may finish while an earlier one runs, before it is paused.",
     )
+    agent_validation_commands: str = setting(
+        "AGENT_VALIDATION_COMMANDS",
+        _ON,
+        _either_case(_OFF, _ON),
+        "Whether the validation commands of goals are run: whoever enqueues a goal runs programs "
+        "as the worker's user by them.",
+    )
+    agent_validation_timeout_s: int = setting(
+        "AGENT_VALIDATION_TIMEOUT_S",
+        600,
+        integer(1, _DAY_S),
+        "Time that a validation command may take, s; then it has not passed.",
+    )
     kg_daemon_role: str = setting(
         "KG_DAEMON_ROLE",
         _CLIENT,
@@ -139,6 +152,11 @@ class TurnSettings:
     def serves_turns(self) -> bool:
         """Whether role ingest serves the API of turns."""
         return self.agent_turns_api == _ON
+
+    @property
+    def runs_validation_commands(self) -> bool:
+        """Whether commands of goals are run."""
+        return self.agent_validation_commands == _ON
 
     @property
     def warnings(self) -> tuple[str, ...]:

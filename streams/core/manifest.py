@@ -29,6 +29,7 @@ from typing import Any, cast
 from streams.core.bounds import BINDINGS_MAX
 from streams.core.expression import Expressions
 from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
+from streams.core.manifest_agents import AgentDefinition, agents_of, read_agents
 from streams.core.manifest_budget import (
     BUDGET_FIELDS,
     NAMESPACE_BUDGET,
@@ -81,7 +82,8 @@ class Manifest:
     `bindings` are in the order of the file, their versions not yet chosen (0).  `exports` maps each
     module that a handler may name to its Python file, relative to the manifest, or dotted module.
     `warnings` name what is taken, but should be written in another way.
-    `pump_max_outstanding` and `scheduler` are None when the manifest does not say them.
+    `pump_max_outstanding` and `scheduler` are None when the manifest does not say them.  `agents`
+    run turns; the registry knows nothing of them.
     """
 
     file: str
@@ -91,6 +93,7 @@ class Manifest:
     warnings: tuple[str, ...] = ()
     pump_max_outstanding: int | None = None
     scheduler: SchedulerPolicy | None = None
+    agents: tuple[AgentDefinition, ...] = ()
 
 
 def parse_manifest(
@@ -125,6 +128,7 @@ def parse_manifest(
                 where.field("id").refuse(stands)
     if len(bindings) > BINDINGS_MAX:
         place.refuse(f"has {len(bindings)} bindings, expected at most {BINDINGS_MAX}")
+    agents = agents_of(top["agents"], exports, place)
     if not problems:
         disagreement = route_problem(bindings, ())
         if disagreement is not None:
@@ -139,6 +143,7 @@ def parse_manifest(
         warnings=tuple(place.warnings),
         pump_max_outstanding=orchestrator.get("pumps", {}).get("max_outstanding"),
         scheduler=scheduler_of(orchestrator.get("scheduler")),
+        agents=agents,
     )
 
 
@@ -363,5 +368,6 @@ _TOP: tuple[Field, ...] = (
     Field(name="triggers", read=_read_triggers, default=[]),
     Field(name="exports", read=_read_exports, default={}),
     Field(name="orchestrator", read=_read_orchestrator, default={"name": NAMESPACE_DEFAULT}),
+    Field(name="agents", read=read_agents, default={}),
     *(Field(name=name) for name in ("package", "dependencies", "providers", "hooks")),
 )

@@ -175,6 +175,7 @@ class AgentGoal(TypedDict):
     job_id: str
     tenant: str
     status: AgentJobStatus
+    agent_name: str
     goal_spec: GoalSpec
     owner_host: str
     claim_unix_ms: int | None
@@ -715,6 +716,7 @@ class GoalIteration(TypedDict):
     summary: str
     validated: bool | None
     exit_code: int | None
+    output: str
     started_at_ms: int
     ended_at_ms: int
 

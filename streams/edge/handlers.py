@@ -32,7 +32,7 @@ from streams.handler_api import Executor, Handler, Place
 from streams.observe import logs
 from streams.schedules import CALENDAR
 
-__all__ = ["MANIFEST_NAME", "Handlers", "load_manifest", "read_manifest"]
+__all__ = ["MANIFEST_NAME", "Handlers", "Loader", "load_manifest", "raised", "read_manifest"]
 
 _LOG = logs.logger(__name__)
 
@@ -109,7 +109,7 @@ class Handlers:
         Raises:  ManifestError that lists every module and handler that cannot be used.
         """
         base_dir = (Path(manifest.file).parent if base_dir is None else base_dir).resolve()
-        loader = _Loader(manifest, base_dir)
+        loader = Loader(manifest, base_dir)
         for index, binding in enumerate(manifest.bindings, start=1):
             loader.load(binding, f"[[triggers]] {index} ({binding['trigger_id']})")
         needed = len(loader.problems)
@@ -156,8 +156,8 @@ class Handlers:
         return len(self._handlers)
 
 
-class _Loader:
-    """Collects handlers and problems; lives for one `Handlers.load`."""
+class Loader:
+    """Collects functions of exports, and problems; lives for one loading of a manifest."""
 
     def __init__(self, manifest: Manifest, base_dir: Path) -> None:
         self.found: dict[str, Handler] = {}
@@ -209,13 +209,8 @@ class _Loader:
         if reference in self.found:
             return self.found[reference]
         uri = parse_handler(reference)
-        module = self._module(uri.module)
-        if module is None:
-            return None
-        function = getattr(module, uri.function, None)
+        function = self.function(uri, place)
         if function is None:
-            where = self._manifest.exports[uri.module]
-            self.problems.append(f"{place}: {where} has no {uri.function!r}")
             return None
         try:
             handler = handler_of(function)
@@ -225,6 +220,17 @@ class _Loader:
         found = dataclasses.replace(handler, place=self._place(uri))
         self.found[reference] = found
         return found
+
+    def function(self, uri: HandlerUri, place: str) -> Any:  # noqa: ANN401 - whatever stands there
+        """Return what an export has under a name; None with the problem noted."""
+        module = self._module(uri.module)
+        if module is None:
+            return None
+        function = getattr(module, uri.function, None)
+        if function is None:
+            where = self._manifest.exports[uri.module]
+            self.problems.append(f"{place}: {where} has no {uri.function!r}")
+        return function
 
     def _find_predicate(self, reference: str, place: str) -> None:
         predicate = self._find(reference, place)
@@ -254,7 +260,7 @@ class _Loader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's module may raise anything, SystemExit included
-            self.problems.append(f"{place}, which {_raised(error)}")
+            self.problems.append(f"{place}, which {raised(error)}")
         return None
 
 
@@ -267,7 +273,7 @@ def _return_annotation(function: Callable[..., Any]) -> object | None:
     return None if answers is inspect.Signature.empty else answers
 
 
-def _raised(error: BaseException) -> str:
+def raised(error: BaseException) -> str:
     """Say what an import raised, and in which line of the user's."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [

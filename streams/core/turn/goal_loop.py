@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from streams.core.bounds import TEXT_CHARS_MAX
 from streams.core.turn.record import RESULT_CHARS_MAX
 from streams.core.wire import AgentGoal, GoalIteration, GoalSpec
 
@@ -47,7 +48,7 @@ UNVALIDATED_ITERATIONS = 3
 """Iterations that complete a goal whose end nobody can tell."""
 
 ITERATIONS_KEPT_MAX = 20
-"""Iterations in a goal's record: with summaries at their bound, a third of the largest record."""
+"""Iterations in a goal's record: with all texts at their bounds, half of the largest record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,11 @@ def iterated(goal: AgentGoal, iteration: GoalIteration, /) -> AgentGoal:
     assert iteration["number"] == goal["iteration_count"] + 1, "iterations leave no gap"
     spec = goal["goal_spec"]
     assert iteration["number"] <= spec["max_iterations"], "no iteration was left"
-    kept: GoalIteration = {**iteration, "summary": iteration["summary"][:RESULT_CHARS_MAX]}
+    kept: GoalIteration = {
+        **iteration,
+        "summary": iteration["summary"][:RESULT_CHARS_MAX],
+        "output": iteration["output"][-TEXT_CHARS_MAX:],  # the end says what is wrong
+    }
     after: AgentGoal = {
         **goal,
         "iteration_count": iteration["number"],

@@ -82,7 +82,14 @@ def desired_key(session_id: str, /) -> str:
 
 
 def new_goal(
-    goal_id: str, session_id: str, spec: GoalSpec, /, *, tenant: str = "", now_ms: int
+    goal_id: str,
+    session_id: str,
+    spec: GoalSpec,
+    /,
+    *,
+    agent_name: str = "",
+    tenant: str = "",
+    now_ms: int,
 ) -> AgentGoal:
     """Make the record of a goal that waits for its first turn."""
     return {
@@ -91,6 +98,7 @@ def new_goal(
         "job_id": "",
         "tenant": tenant,
         "status": "pending",
+        "agent_name": agent_name,
         "goal_spec": spec,
         "owner_host": "",
         "claim_unix_ms": None,

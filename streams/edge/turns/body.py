@@ -9,7 +9,8 @@ claimed, and never while another worker may run a turn of the same session, as f
 tell; when the claim is lost, `cancelled` is set and the body ends at once: what it says then counts
 for nothing.
 
-A body that raises has failed; one that is cancelled (asyncio.CancelledError) gives its turn back.
+A body that raises has failed; one that ends by asyncio.CancelledError, also of its own accord once
+`cancelled` is set, gives its turn back.
 Who executed a turn is written by the carrier, not by the body.
 
 Source: seed queue-driven-agent-dispatch, "The model"; SEMANTICS 8.5, 8.9.
@@ -67,7 +68,11 @@ class Claimed(Protocol):
 
 
 class Ending(NamedTuple):
-    """How a turn ended; `goal` is the record after its last iteration, when there was one."""
+    """How a turn ended.
+
+    `goal` is the goal's record after its last iteration, with that iteration in it and still
+    running: whoever carries the turn ends it.
+    """
 
     status: Literal["completed", "failed", "cancelled", "paused"]
     result: str | None = None

@@ -35,8 +35,11 @@ _LOG = logs.logger(__name__)
 METADATA_CHARS_MAX = 65_536
 """Of a session's metadata as ASCII; a larger goal stands in its own record alone."""
 
-_TURN_FIELDS = ("session_id", "tenant", "priority", "prio_bucket", "deadline_unix")
-_TASK_FIELDS = ("description", "agent_name", "domain", *_TURN_FIELDS)
+_TURN_FIELDS = (
+    *("session_id", "agent_name", "tenant"),
+    *("priority", "prio_bucket", "deadline_unix"),
+)
+_TASK_FIELDS = ("description", "domain", *_TURN_FIELDS)
 _DOMAIN_CHARS_MAX = 256
 
 
@@ -73,7 +76,7 @@ class Enqueuer:
         """Create a goal and enqueue its first turn.
 
         Args:    asked: the fields of a goal, and `session_id` (a new one is made without it),
-                 `domain`, `tenant`, `priority`, `deadline_unix`.
+                 `agent_name`, `domain`, `tenant`, `priority`, `deadline_unix`.
         Returns: what the caller is told, the turn's handle as `dispatch`.
         Raises:  TurnRefused; SessionKilled.  TaskQueueUnavailable, and the goal has failed.
         """
@@ -92,7 +95,10 @@ class Enqueuer:
         if envelope is None or spec is None or problems:
             raise TurnRefused(*problems)
         record = TurnRecord(
-            record_id=goal_id, kind=envelope.kind, session_id=envelope.session_id, spec={**spec}
+            record_id=goal_id,
+            kind=envelope.kind,
+            session_id=envelope.session_id,
+            spec={**spec, "agent_name": envelope.agent_name},
         )
         handle = await self._enqueue(envelope, record, domain, {"goal_spec": dict(spec)})
         return {
@@ -118,7 +124,7 @@ class Enqueuer:
             if name not in _TASK_FIELDS
         ]
         job_id = f"{JOB_ID_PREFIX}{self._new_id()}"
-        turn = {name: asked[name] for name in (*_TURN_FIELDS, "agent_name") if name in asked}
+        turn = {name: asked[name] for name in _TURN_FIELDS if name in asked}
         envelope, wrong = self._envelope(
             turn, kind="orchestrator_task", payload_ref=job_id, session_id=job_id, job_id=job_id
         )
@@ -175,6 +181,7 @@ class Enqueuer:
                 session_id=session_id,
                 kind="goal_loop",
                 payload_ref=record.record_id,
+                agent_name=record.spec.get("agent_name", ""),
                 tenant=tenant if isinstance(tenant, str) else "",
                 enqueued_at_ms=self._now_ms(),
             )

@@ -107,9 +107,14 @@ class KafkaLedger:
         if self._known(kind, key) is not None:
             raise ValueError(f"there is a record {record.record_id!r} already")
         if record.kind == _GOAL:
-            spec = cast("GoalSpec", record.spec)
+            spec = {name: each for name, each in record.spec.items() if name != "agent_name"}
             value: Mapping[str, Any] = new_goal(
-                record.record_id, record.session_id, spec, tenant=tenant, now_ms=now_ms
+                record.record_id,
+                record.session_id,
+                cast("GoalSpec", spec),
+                agent_name=record.spec.get("agent_name", ""),
+                tenant=tenant,
+                now_ms=now_ms,
             )
         else:
             value = new_job(
@@ -327,7 +332,7 @@ def _record(kind: str, found: Mapping[str, Any]) -> TurnRecord:
     """Return a record of `agent.jobs` as every carrier tells it."""
     is_goal = kind == _GOAL
     spec = (
-        found["goal_spec"]
+        {**found["goal_spec"], "agent_name": found["agent_name"]}
         if is_goal
         else {name: found[name] for name in ("description", "agent_name", "dependencies")}
     )

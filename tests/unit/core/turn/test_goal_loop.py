@@ -29,12 +29,15 @@ def goal(**spec: Any) -> AgentGoal:
     return claimed_goal(pending, HOLDER, job_id="j", now_ms=0)
 
 
-def done(number: int, validated: bool | None = None, summary: str = "") -> GoalIteration:
+def done(
+    number: int, validated: bool | None = None, summary: str = "", output: str = ""
+) -> GoalIteration:
     return {
         "number": number,
         "summary": summary,
         "validated": validated,
         "exit_code": None if validated is None else int(not validated),
+        "output": output,
         "started_at_ms": number * 10,
         "ended_at_ms": number * 10 + 5,
     }

@@ -57,7 +57,7 @@ def test_8_12_a_goal_is_durable_before_its_turn_is(place: Place) -> None:
     session = turns.store.read_session(created["session_id"])
     assert session is not None
     assert session.status == "queued"
-    assert session.metadata["goal_spec"] == goal.spec
+    assert {**session.metadata["goal_spec"], "agent_name": ""} == goal.spec
     item = taken(turns)
     assert item["payload_ref"] == created["goal_id"]
     assert (item["session_id"], item["tenant"]) == (created["session_id"], "acme")
