@@ -25,6 +25,7 @@ from streams.audit.turn_invariants import TurnVerdict, judge_turns
 from streams.audit.verdict import Judged, Report, Verdict
 from streams.audit.verify import Progress, verify_plan
 from streams.audit.workers import collect_rarely, verify_in_processes
+from streams.cli.audit_explain import explain
 from streams.cli.audit_invariants import invariants
 from streams.cli.audit_turns import print_turns, turns_as_json
 from streams.cli.cluster import cluster_of
@@ -104,6 +105,7 @@ def verify(
 
 
 app.command()(invariants)
+app.command()(explain)
 
 
 def judge(settings: Settings) -> Report:

@@ -94,6 +94,13 @@ def test_turns_are_judged_by_their_invariants(
     waits = cli(settings, "audit", "verify")
     assert waits.returncode == 0, waits.stdout + waits.stderr
 
+    explained = cli(settings, "audit", "explain", "job-1")
+    assert explained.returncode == 0, explained.stderr
+    assert "job-1 of session sess-1 waiting agent_turns/0/0" in explained.stdout
+    nobody = cli(settings, "audit", "explain", "job-2")
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "the log has nothing about job job-2" in nobody.stderr
+
     consumer = make_consumer(settings, group_id="agent-dispatch")
     consumer.commit(offsets=[TopicPartition(TURNS, 0, 1)], asynchronous=False)
     consumer.close()
