@@ -19,7 +19,7 @@ from streams.errors import BrokerError
 from streams.kafka import ends_of, make_consumer, places_of
 from streams.settings import Settings
 
-_TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0
 _CONSUME = 20_000
 _CONSUME_TIMEOUT_S = 0.03
 
@@ -63,19 +63,30 @@ class StateReader:
             )
             # All topics known and the connection up first: a cold load takes 0.1 s; each topic
             # that is new to the client waits for a timer of a second otherwise.
-            self._consumer.list_topics(timeout=_TIMEOUT_S)
+            self._consumer.list_topics(timeout=TIMEOUT_S)
         return self._consumer
 
-    def committed(self, partitions: Iterable[int]) -> dict[int, CommittedOffset]:
-        """Committed offsets, once no transaction over them is open (require_stable)."""
+    def committed(
+        self, partitions: Iterable[int], timeout_s: float = TIMEOUT_S
+    ) -> dict[int, CommittedOffset]:
+        """Committed offsets, once no transaction over them is open (require_stable).
+
+        Raises: BrokerError, also when one is still open after `timeout_s`.
+        """
         wanted = [TopicPartition(self._source, partition) for partition in partitions]
         with self._lock:
             try:
-                found = places_of(self._ready(), wanted, _TIMEOUT_S)
+                found = places_of(self._ready(), wanted, timeout_s)
             except KafkaException as error:
                 message = f"committed offsets of {self._group_id} could not be read: {error}"
                 raise BrokerError(message, retryable=True) from error
         return {entry.partition: _committed(entry) for entry in found}
+
+    def group_metadata(self) -> bytes:
+        """The group as librdkafka's transactions want it, without a member."""
+        with self._lock:
+            metadata: bytes = self._ready().consumer_group_metadata()
+        return metadata
 
     def load(self, starts: dict[int, int], take: Take) -> int:
         """Hand changelog records to `take`, from `starts` (by partition) up to the stable end.
@@ -132,7 +143,7 @@ class StateReader:
         place = TopicPartition(topic, partition)
         with self._lock:
             try:
-                return ends_of(self._ready(), place, _TIMEOUT_S)
+                return ends_of(self._ready(), place, TIMEOUT_S)
             except KafkaException as error:
                 message = f"the ends of {topic}/{partition} could not be read: {error}"
                 raise BrokerError(message, retryable=True) from error

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from streams.agents.changelog import CommittedOffset
+from streams.agents.changelog import TIMEOUT_S, CommittedOffset
 from streams.agents.owned import Owned
 from streams.engine import Memory, StatePosition
 from streams.errors import BrokerError, TopologyError
@@ -30,6 +30,7 @@ _log = logs.logger(__name__)
 
 _ATTEMPTS = 100
 _RETRY_S = 0.2
+_PATIENCE_FACTOR = 1.5  # of a transaction's longest time: by then the coordinator has ended it
 
 
 def _look_at(taking: asyncio.Task[Any]) -> None:
@@ -81,8 +82,9 @@ class Taking:
         }
         in_doubt = list(kept.values()) if doubtful else []
         self._renew_producers(in_doubt)
-        await self._fence([*in_doubt, *(owned[p] for p in owned if p not in kept)])
-        committed = await self._committed(partitions)
+        fenced = [*in_doubt, *(owned[p] for p in owned if p not in kept)]
+        await self._fence(fenced)
+        committed = await self._committed_at_last(partitions, fenced)
         overtaken = [entry for p, entry in kept.items() if not entry.current(*committed[p])]
         self._close_stores(overtaken)
         self._renew_producers(overtaken)
@@ -109,11 +111,36 @@ class Taking:
             *(loop.run_in_executor(self._live.pool, entry.producer.fence) for entry in entries)
         )
 
-    async def _committed(self, partitions: Collection[int]) -> dict[int, CommittedOffset]:
+    async def _committed_at_last(
+        self, partitions: Collection[int], fenced: Collection[Owned]
+    ) -> dict[int, CommittedOffset]:
+        """Committed offsets; those that no transaction will ever settle are settled here."""
+        live, loop = self._live, asyncio.get_running_loop()
+        patience_s = live.settings.transaction_timeout_ms / 1000 * _PATIENCE_FACTOR
+        try:
+            return await self._committed(partitions, patience_s)
+        except BrokerError as error:
+            if not fenced:
+                raise
+            places = sorted(entry.partition for entry in fenced)
+            extra = {"stage": live.name, "partitions": places, "reason": str(error)}
+            _log.warning("offsets_unsettled", extra=extra)
+        metadata = await loop.run_in_executor(live.pool, live.reader.group_metadata)
+        ending = (
+            loop.run_in_executor(live.pool, entry.producer.end_stray_offsets, metadata)
+            for entry in fenced
+        )
+        await asyncio.gather(*ending)
+        return await self._committed(partitions)
+
+    async def _committed(
+        self, partitions: Collection[int], timeout_s: float = TIMEOUT_S
+    ) -> dict[int, CommittedOffset]:
         if not partitions:
             return {}
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._live.pool, self._live.reader.committed, partitions)
+        committed = self._live.reader.committed
+        return await loop.run_in_executor(self._live.pool, committed, partitions, timeout_s)
 
     async def _load(self, entries: Collection[Owned]) -> None:
         """Load until rows and committed offsets agree; after a fence they do at once.

@@ -90,6 +90,26 @@ class PartitionProducer:
             message = f"transactional id {self._id} could not be initialised: {error}"
             raise BrokerError(message, retryable=True) from error
 
+    def end_stray_offsets(self, group_metadata: bytes) -> None:
+        """Let go of offsets that arrived after the end of the transaction that they were of.
+
+        Call it after `fence`.  A broker that does not verify transactions keeps such offsets as
+        pending for ever, and answers nobody where the partition stands (ADR 20).  The end of any
+        later transaction of the same id settles them: this one ends without having said anything.
+
+        Raises: BrokerError; what is open then is ended by the next fence.
+        """
+        producer, target = self._producer, self._target
+        try:
+            producer.begin_transaction()
+            offset = TopicPartition(target.source, target.partition, 0)
+            producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
+            # All that was asked is answered, so that nothing of it can come late in its turn.
+            producer.abort_transaction(self._timeout_s)
+        except KafkaException as error:
+            message = f"stray offsets of {self._id} could not be ended: {error}"
+            raise BrokerError(message, retryable=True) from error
+
     def commit(self, step: Step, offset_metadata: str, group_metadata: bytes) -> None:
         """Write one step as one transaction.
 
