@@ -9,12 +9,13 @@ Source: DESIGN law 6, "Transactions"; FINDINGS 1-4, 14.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from streams.engine import POSITION_KEY, Step
+from streams.engine import POSITION_KEY, EncodedOutput, Step
 from streams.errors import BrokerError
 from streams.kafka import make_producer
 from streams.settings import Settings
@@ -51,20 +52,25 @@ class Target(NamedTuple):
     journal_key: bytes
 
 
-class PartitionProducer:
-    """The transactional producer of one owned partition.  It blocks: call it in a thread."""
+class Fenced(BrokerError):  # noqa: N818 - a state of an owner, as `StageHalted` is of a stage
+    """Another owner has the partition: nothing that this one writes counts any more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
+class TransactionalProducer:
+    """Writes whole transactions under one transactional id.  It blocks: call it in a thread."""
 
     def __init__(
         self,
         settings: Settings,
         transactional_id: str,
-        target: Target,
-        faults: Faults,
+        faults: Faults = no_faults,
         *,
         queue_records: int = _QUEUE_RECORDS,
     ) -> None:
         self._id = transactional_id
-        self._target = target
         self._faults = faults
         # The broker ends a transaction that takes longer: waiting on would gain nothing.
         self._timeout_s = settings.transaction_timeout_ms / 1000
@@ -90,7 +96,7 @@ class PartitionProducer:
             message = f"transactional id {self._id} could not be initialised: {error}"
             raise BrokerError(message, retryable=True) from error
 
-    def end_stray_offsets(self, group_metadata: bytes) -> None:
+    def end_stray_offsets_at(self, topic: str, partition: int, group_metadata: bytes) -> None:
         """Let go of offsets that arrived after the end of the transaction that they were of.
 
         Call it after `fence`.  A broker that does not verify transactions keeps such offsets as
@@ -99,10 +105,10 @@ class PartitionProducer:
 
         Raises: BrokerError; what is open then is ended by the next fence.
         """
-        producer, target = self._producer, self._target
+        producer = self._producer
         try:
             producer.begin_transaction()
-            offset = TopicPartition(target.source, target.partition, 0)
+            offset = TopicPartition(topic, partition, 0)
             producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
             # All that was asked is answered, so that nothing of it can come late in its turn.
             producer.abort_transaction(self._timeout_s)
@@ -110,28 +116,40 @@ class PartitionProducer:
             message = f"stray offsets of {self._id} could not be ended: {error}"
             raise BrokerError(message, retryable=True) from error
 
-    def commit(self, step: Step, offset_metadata: str, group_metadata: bytes) -> None:
-        """Write one step as one transaction.
+    def commit_records(
+        self, records: Iterable[EncodedOutput], place: TopicPartition, group_metadata: bytes
+    ) -> None:
+        """Write records, and the offset of `place` with its metadata, as one transaction.
 
-        Raises: BrokerError; the outcome may be unknown, and whoever called must forget the
+        Raises: Fenced, BrokerError; the outcome may be unknown, and whoever called must forget the
                 partition's memory and this producer.  The next owner ends what is open: by its
                 greater epoch, so that nothing still on its way to the broker counts after that.
         """
+
+        def fill() -> None:
+            for topic, partition, key, value, headers in records:
+                at = _BY_KEY if partition is None else partition
+                self._append(topic, value, key, at, headers)
+
+        at = f"{place.topic}/{place.partition}/{place.offset}"
+        self._transact(f"up to {at}", fill, place, group_metadata)
+
+    def _transact(
+        self, name: str, fill: Callable[[], None], place: TopicPartition, group_metadata: bytes
+    ) -> None:
         producer = self._producer
         try:
             producer.begin_transaction()
-            self._fill(step)
+            fill()
             self._fault_point(BEFORE_OFFSETS)
-            target = self._target
-            offset = TopicPartition(
-                target.source, target.partition, step.position.next_offset, metadata=offset_metadata
-            )
-            producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
+            producer.send_offsets_to_transaction([place], group_metadata, self._timeout_s)
             self._fault_point(AFTER_OFFSETS)
             producer.commit_transaction(self._timeout_s)
             self._fault_point(AFTER_COMMIT)
         except (KafkaException, BufferError) as error:
-            message = f"transaction {step.position.seq} of {self._id} failed: {error}"
+            message = f"transaction {name} of {self._id} failed: {error}"
+            if _is_fenced(error):
+                raise Fenced(message) from error
             raise BrokerError(message, retryable=True) from error
 
     def _fault_point(self, point: str) -> None:
@@ -139,15 +157,6 @@ class PartitionProducer:
         if self._faults is not no_faults:
             self._producer.flush(_FLUSH_TIMEOUT_S)
             self._faults(point)
-
-    def _fill(self, step: Step) -> None:
-        target, append = self._target, self._append
-        for topic, partition, key, value, headers in step.outputs:
-            append(topic, value, key, _BY_KEY if partition is None else partition, headers)
-        for key, value in step.rows:
-            append(target.changelog, value, key, target.partition)
-        append(target.changelog, step.position_row, POSITION_KEY, target.partition)
-        append(target.journal, step.journal, target.journal_key, target.journal_partition, _JOURNAL)
 
     def _append(
         self,
@@ -177,4 +186,55 @@ class PartitionProducer:
                 return
 
 
+class PartitionProducer(TransactionalProducer):
+    """The transactional producer of one owned partition of a stage.  It blocks as well."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        transactional_id: str,
+        target: Target,
+        faults: Faults,
+        *,
+        queue_records: int = _QUEUE_RECORDS,
+    ) -> None:
+        super().__init__(settings, transactional_id, faults, queue_records=queue_records)
+        self._target = target
+
+    def end_stray_offsets(self, group_metadata: bytes) -> None:
+        """Let go of stray offsets of the stage's source; see `end_stray_offsets_at`."""
+        target = self._target
+        self.end_stray_offsets_at(target.source, target.partition, group_metadata)
+
+    def commit(self, step: Step, offset_metadata: str, group_metadata: bytes) -> None:
+        """Write one step as one transaction; see `commit_records`."""
+        target, next_offset = self._target, step.position.next_offset
+        place = TopicPartition(
+            target.source, target.partition, next_offset, metadata=offset_metadata
+        )
+        fill = partial(self._fill, step)
+        self._transact(str(step.position.seq), fill, place, group_metadata)
+
+    def _fill(self, step: Step) -> None:
+        target, append = self._target, self._append
+        for topic, partition, key, value, headers in step.outputs:
+            append(topic, value, key, _BY_KEY if partition is None else partition, headers)
+        for key, value in step.rows:
+            append(target.changelog, value, key, target.partition)
+        append(target.changelog, step.position_row, POSITION_KEY, target.partition)
+        append(target.journal, step.journal, target.journal_key, target.journal_partition, _JOURNAL)
+
+
+def _is_fenced(error: KafkaException | BufferError) -> bool:
+    reason = error.args[0] if error.args else None
+    return isinstance(reason, KafkaError) and reason.code() in _FENCED
+
+
+_FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
 _JOURNAL = [("kind", b"journal_entry")]

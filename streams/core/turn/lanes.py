@@ -127,6 +127,10 @@ class Lanes:
         """Whether the partition is about to be handed over, so that nothing starts any more."""
         return self._stopped
 
+    def waits_in(self, session_id: str) -> bool:
+        """Whether a session has turns that were taken and have not finished."""
+        return session_id in self._lanes
+
     def take(self, offset: int, session_id: str, bucket: int, *, finished: bool = False) -> None:
         """Take the next turn of the log; offsets may leave gaps, where other records stand.
 
@@ -180,7 +184,10 @@ class Lanes:
         self._running[turn.offset] = turn
 
     def finish(self, turn: Turn) -> None:
-        """Note that the end of a running turn is durable, whatever it is."""
+        """Note that the end of a running turn is durable, or that no claim can be so without it.
+
+        What starts after it may be written with the end, in one transaction.
+        """
         lane = self._end(turn)
         lane.turns.popleft()
         del self._taken[turn.offset]

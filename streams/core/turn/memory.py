@@ -8,11 +8,17 @@ lanes know what has ended since, and ends would pile up here.
 The last record of a key is what counts, as for everybody who reads the topics.  Of a goal or task
 that has ended its status alone is kept: its body is of no use to a worker, and there may be many.
 
+Invariants: of each kind at most `kept_max` are kept, those that were written last.  What was
+forgotten may be looked up in the topics: `forgot_records` and `forgot_sessions` say whether there
+is such a thing.  An end that was forgotten is needed by nobody: a turn of it is skipped in any
+case.
+
 Source: DESIGN law 7, "A turn"; SEMANTICS 8.6, 10.2.27.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
@@ -22,9 +28,13 @@ from streams.core.turn.history import History
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
 from streams.core.wire import AgentGoal, AgentJob, AgentSession, AgentSessionDesired
 
-__all__ = ["Memory"]
+__all__ = ["KEPT_MAX", "Memory"]
+
+KEPT_MAX = 20_000
+"""Goals, tasks, sessions, and ends, of a partition."""
 
 _Kept = TypeVar("_Kept", AgentGoal, AgentJob)
+_Any = TypeVar("_Any")
 _OF_CLAIMS = frozenset({"turn_claimed", "turn_claim_released", "turn_finished"})
 
 
@@ -35,15 +45,18 @@ class Memory:
           fence: of the owner that committed it, as its bookmark says; 0 without one.
     """
 
-    def __init__(self, committed: int, *, fence: int = 0) -> None:
+    def __init__(self, committed: int, *, fence: int = 0, kept_max: int = KEPT_MAX) -> None:
+        self._kept_max = kept_max
+        self.forgot_records = False
+        self.forgot_sessions = False
         self.history = History(committed, fence=fence)
         self._fence = 0
         self._ended_jobs: set[str] = set()
-        self._goals: dict[str, AgentGoal] = {}
-        self._jobs: dict[str, AgentJob] = {}
-        self._sessions: dict[str, AgentSession] = {}
-        self._desired: dict[str, AgentSessionDesired] = {}
-        self._ended: dict[str, Claimable] = {}
+        self._goals: OrderedDict[str, AgentGoal] = OrderedDict()
+        self._jobs: OrderedDict[str, AgentJob] = OrderedDict()
+        self._sessions: OrderedDict[str, AgentSession] = OrderedDict()
+        self._desired: OrderedDict[str, AgentSessionDesired] = OrderedDict()
+        self._ended: OrderedDict[str, Claimable] = OrderedDict()
 
     @property
     def next_fence(self) -> int:
@@ -72,9 +85,11 @@ class Memory:
             job = cast("AgentJob", value)
             self._keep(key, self._jobs, job, claimable_job(job))
         elif kind == "agent_session":
-            self._sessions[key] = cast("AgentSession", value)
+            forgot = self._put(self._sessions, key, cast("AgentSession", value))
+            self.forgot_sessions = self.forgot_sessions or forgot
         elif kind == "agent_session_desired":
-            self._desired[key] = cast("AgentSessionDesired", value)
+            forgot = self._put(self._desired, key, cast("AgentSessionDesired", value))
+            self.forgot_sessions = self.forgot_sessions or forgot
 
     def has_ended(self, job_id: str) -> bool:
         """Whether the end of a turn of this job, at or past the committed offset, is written."""
@@ -107,12 +122,22 @@ class Memory:
         return self._desired.get(desired_key(session_id))
 
     def _keep(
-        self, key: str, open_ones: dict[str, _Kept], value: _Kept, standing: Claimable
+        self, key: str, open_ones: OrderedDict[str, _Kept], value: _Kept, standing: Claimable
     ) -> None:
         self._fence = max(self._fence, standing.fence)
         if standing.status in ENDED:
             open_ones.pop(key, None)
-            self._ended[key] = Claimable(status=standing.status)
+            self._put(self._ended, key, Claimable(status=standing.status))
         else:
             self._ended.pop(key, None)
-            open_ones[key] = value
+            forgot = self._put(open_ones, key, value)
+            self.forgot_records = self.forgot_records or forgot
+
+    def _put(self, kept: OrderedDict[str, _Any], key: str, value: _Any) -> bool:
+        """Keep a value as the newest of its kind; return whether the oldest had to go."""
+        kept[key] = value
+        kept.move_to_end(key)
+        if len(kept) <= self._kept_max:
+            return False
+        kept.popitem(last=False)
+        return True

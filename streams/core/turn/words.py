@@ -28,6 +28,8 @@ from streams.core.wire import (
 __all__ = [
     "CLAIMS",
     "DEAD_LETTERS",
+    "JOBS",
+    "SESSIONS",
     "TURNS",
     "Tried",
     "claimed",
@@ -39,7 +41,8 @@ __all__ = [
 TURNS = "agent_turns"
 CLAIMS = "agent.turns.claims"
 DEAD_LETTERS = "agent.turns.dlq"
-
+JOBS = "agent.jobs"
+SESSIONS = "agent.sessions"
 
 _RAW_BYTES_MAX = 65_536
 _KEY_BYTES_MAX = 1_024

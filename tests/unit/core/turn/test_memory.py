@@ -161,3 +161,30 @@ def test_a_kind_of_a_later_release_says_nothing() -> None:
     memory = Memory(0)
     memory.fold("agent_dream", "dream:1", {"fence": 99})
     assert memory.next_fence == 1
+
+
+def test_the_newest_of_each_kind_are_kept_and_it_is_known_that_others_were_forgotten() -> None:
+    memory = Memory(0, kept_max=2)
+    for name in ("a", "b"):
+        memory.fold("agent_job", job_key(name), new_job(name, "s", "", now_ms=1))
+        memory.fold("agent_session", session_record_key(name), new_session(name, now_ms=1))
+    assert (memory.forgot_records, memory.forgot_sessions) == (False, False)
+    memory.fold("agent_job", job_key("a"), new_job("a", "s", "", now_ms=2))
+    memory.fold("agent_job", job_key("c"), new_job("c", "s", "", now_ms=1))
+    assert (memory.forgot_records, memory.forgot_sessions) == (True, False)
+    assert [name for name in "abc" if memory.job(name)] == ["a", "c"]
+    memory.fold("agent_session", session_record_key("c"), new_session("c", now_ms=1))
+    assert memory.forgot_sessions
+    assert [name for name in "abc" if memory.session(name)] == ["b", "c"]
+
+
+def test_ends_are_forgotten_without_a_trace() -> None:
+    memory = Memory(0, kept_max=1)
+    for name in ("a", "b"):
+        job = claimed_job(new_job(name, "s", "", now_ms=1), holder(1), now_ms=1)
+        ended = ended_job(job, "completed", executed_by="w", now_ms=2)
+        memory.fold("agent_job", job_key(name), ended)
+    kind = "orchestrator_task"
+    assert memory.claimable(turn(kind=kind, payload_ref="a")) is None
+    assert memory.claimable(turn(kind=kind, payload_ref="b")) is not None
+    assert not memory.forgot_records

@@ -1,0 +1,392 @@
+"""An owner of a partition of turns at work: what it begins, ends and gives back, and what it says.
+
+    read ──▸ take ──▸ best ──▸ begin ─┬─ RUN ────▸ its body runs once the claim is durable
+                                      ├─ UNSURE ─▸ put_back when all records were read
+                                      ├─ WAITS ──▸ it is the next of its session again
+                                      └─ DONE ───▸ it has ended without running
+                                         end, give_back ◂── its body
+
+Nothing here is durable by itself: what is to be written gathers, and `batch` hands it over together
+with the offset and bookmark that belong to it, to be committed as one transaction before anything
+that was begun in it runs.  When one is not committed, the owner is done for: another is loaded.
+
+The API creates records before turns, but they are read apart: a turn whose record says that there
+is nothing to do is UNSURE until all records that were there when it was read have been folded.
+
+Invariants: those of Lanes; at most PENDING_MAX outputs gather before taking and beginning pause;
+RECENT_MAX ends are known by job.
+
+Source: DESIGN "A turn", decisions A1, A2, A33; SEMANTICS 8.5 to 8.9.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+from streams.core.record import Output, Position
+from streams.core.turn import words
+from streams.core.turn.bookmark import Bookmark, Floors
+from streams.core.turn.claim import CLAIM_TTL_MS, ENDED, Expire, Run, Skip, Wait, decide
+from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
+from streams.core.turn.gathering import Batch, Gathering
+from streams.core.turn.held import Held, Loaded
+from streams.core.turn.lanes import MAX_BEYOND_PREFIX, Lanes, Turn
+from streams.core.turn.record import (
+    End,
+    Holder,
+    claimed_goal,
+    claimed_job,
+    ended_goal,
+    ended_job,
+    outcome_of,
+    released_goal,
+    released_job,
+)
+from streams.core.turn.session import began, ended, said
+from streams.core.wire import (
+    AgentGoal,
+    AgentJob,
+    AgentJobStatus,
+    AgentSession,
+    TurnOutcome,
+    TurnReleaseReason,
+)
+
+__all__ = ["LOOK_AGAIN_MS", "PENDING_MAX", "RECENT_MAX", "Begun", "Owner"]
+
+PENDING_MAX = 1_000
+"""Outputs that gather before nothing more is taken or begun; what runs may add its ends."""
+
+RECENT_MAX = 10_000
+"""Jobs whose ends are known by their id: a second turn of one is skipped."""
+
+LOOK_AGAIN_MS = 1_000
+"""Between two looks at a record that somebody else has."""
+
+_DUPLICATE = "a turn of this job has ended before"
+
+
+class Begun(Enum):
+    """What came of beginning a turn."""
+
+    RUN = auto()
+    UNSURE = auto()
+    WAITS = auto()
+    DONE = auto()
+
+
+class Owner:
+    """A partition that a worker owns.
+
+    Args: token, host: of the worker.
+          ttl_ms: age of a claim that is dead.
+          recent_max: see RECENT_MAX.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        token: str,
+        host: str,
+        ttl_ms: int = CLAIM_TTL_MS,
+        max_beyond_prefix: int = MAX_BEYOND_PREFIX,
+        recent_max: int = RECENT_MAX,
+    ) -> None:
+        self.partition = loaded.partition
+        self.memory = loaded.memory
+        self.holder = Holder(token=token, host=host, fence=loaded.memory.next_fence)
+        self.lanes = Lanes(loaded.committed, max_beyond_prefix=max_beyond_prefix)
+        self.said_since = 0
+        """Words about turns since it was told where the claims end."""
+        self._committed = loaded.committed
+        self._ttl_ms = ttl_ms
+        self._recent_max = recent_max
+        self._floors = Floors(loaded.claims_from, loaded.memory.history.known_until)
+        self._claims_end = loaded.claims_end
+        self._held: dict[int, Held] = {}
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        self._gathering = Gathering(loaded.partition)
+
+    # ------------------------------------------------------------------ reading
+    @property
+    def wants_more(self) -> bool:
+        """Whether the next record of the turns may be taken."""
+        return self.lanes.wants_more and not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is to be written that nothing more is begun meanwhile."""
+        return len(self._gathering) >= PENDING_MAX
+
+    def take(self, envelope: AgentTurnEnvelope, at: Position, *, arrived_ms: int) -> None:
+        """Take the next turn of the log."""
+        self._floors.took(at.offset, self._claims_end)
+        finished = self.memory.history.has_ended(at.offset)
+        self.lanes.take(at.offset, envelope.session_id, envelope.bucket, finished=finished)
+        if not finished:
+            turn = Turn(envelope.bucket, at.offset, envelope.session_id)
+            self._held[at.offset] = Held(turn, envelope, at, arrived_ms)
+
+    def bury(
+        self,
+        error: EnvelopeError,
+        at: Position,
+        *,
+        key: bytes | None,
+        raw: bytes | None,
+        timestamp_ms: int,
+    ) -> None:
+        """Take the next record of the log, which is no turn: it goes to the dead letters."""
+        self._floors.took(at.offset, self._claims_end)
+        self.lanes.take(at.offset, "", 0, finished=True)
+        by = self.holder
+        letter = words.dead_lettered(error, at, by, key=key, raw=raw, timestamp_ms=timestamp_ms)
+        self._gathering.say(letter, at)
+
+    def learn(self, kind: str, key: str, value: Mapping[str, Any] | None) -> None:
+        """Take a record of the API: a new one, or what people want of a session."""
+        self.memory.fold(kind, key, value)
+
+    # ------------------------------------------------------------------ beginning
+    def best(self, now_ms: int) -> Held | None:
+        """Return the turn that may be begun next; None when none may."""
+        turn = None if self.is_full else self.lanes.best(now_ms)
+        return None if turn is None else self._held[turn.offset]
+
+    def begin(self, held: Held, now_ms: int) -> Begun:
+        """Begin the turn that `best` named."""
+        self.lanes.start(held.turn)
+        held.started = True
+        job_id = held.envelope.job_id
+        if job_id in self._recent or self.memory.has_ended(job_id):
+            return self._skip(held, _DUPLICATE, now_ms)
+        record = self.memory.claimable(held.envelope)
+        fence = self.holder.fence
+        decision = decide(held.envelope, record, now_ms=now_ms, ttl_ms=self._ttl_ms, fence=fence)
+        match decision:
+            case Run():
+                if self._may_have_forgotten_session(held):
+                    return Begun.UNSURE
+                self._claim(held, now_ms)
+                return Begun.RUN
+            case Skip(reason):
+                return self._skip(held, reason, now_ms) if held.certain else Begun.UNSURE
+            case Expire(error):
+                return self._expire(held, error, now_ms)
+            case Wait(until_ms):
+                soon_ms = now_ms + LOOK_AGAIN_MS
+                self._put_back(held, soon_ms if until_ms is None else min(until_ms, soon_ms))
+                return Begun.WAITS
+
+    def _claim(self, held: Held, now_ms: int) -> None:
+        envelope, by = held.envelope, self.holder
+        before = self.memory.history.attempts(held.at.offset)
+        if held.tried is not None:
+            before = held.tried.attempt
+        held.tried = words.Tried(before + 1, now_ms)
+        self._say(words.claimed(envelope, held.at, by, attempt=before + 1, now_ms=now_ms), held)
+        if (goal := self._goal(held)) is not None:
+            goal = claimed_goal(goal, by, job_id=envelope.job_id, now_ms=now_ms)
+            self._write_goal(held, goal)
+        else:
+            job = self.memory.job(envelope.payload_ref)
+            assert job is not None, "what may run has a record"
+            self._write_job(held, claimed_job(job, by, now_ms=now_ms))
+        session = self.memory.session(envelope.session_id)
+        if session is not None:
+            self._write_session(held, began(session, now_ms=now_ms))
+
+    def _may_have_forgotten_session(self, held: Held) -> bool:
+        memory = self.memory
+        if held.certain or not memory.forgot_sessions:
+            return False
+        return memory.session(held.envelope.session_id) is None
+
+    def _goal(self, held: Held) -> AgentGoal | None:
+        is_goal = held.envelope.kind == "goal_loop"
+        return self.memory.goal(held.envelope.payload_ref) if is_goal else None
+
+    # ------------------------------------------------------------------ what runs
+    def write(self, held: Held, goal: AgentGoal) -> bool:
+        """Take an iteration of a goal that runs; return whether it is to be written now.
+
+        What ends the goal is written with the end of its turn.
+        """
+        assert held.goal is not None, "only a claimed goal has iterations"
+        held.goal = goal
+        if goal["status"] in ENDED:
+            return False
+        self._write_goal(held, goal)
+        return True
+
+    def end(
+        self,
+        held: Held,
+        status: End,
+        *,
+        result: str | None = None,
+        error: str | None = None,
+        goal: AgentGoal | None = None,
+        now_ms: int,
+    ) -> None:
+        """End a turn whose body has returned; `goal` is its record after the last iteration."""
+        token = self.holder.token
+        if held.goal is not None:
+            after = _goal_at_end(goal or held.goal, status, token, error, now_ms)
+            self._write_goal(held, after)
+            stands, result, error = after["status"], after["result"], after["error"]
+        else:
+            assert held.job is not None, "only what was claimed can end"
+            job = ended_job(
+                held.job, status, executed_by=token, result=result, error=error, now_ms=now_ms
+            )
+            self._write_job(held, job)
+            stands, result, error = job["status"], job["result"], job["error"]
+        self._finish(held, outcome_of(stands), stands, error, now_ms)
+        self._leave_session(held, stands, result, now_ms)
+
+    def give_back(
+        self,
+        held: Held,
+        reason: TurnReleaseReason,
+        now_ms: int,
+        *,
+        not_before_ms: int | None = None,
+    ) -> None:
+        """Give back a turn that was claimed: it is begun again, here not before that moment."""
+        by = self.holder
+        word = words.released(held.envelope, held.at, by, reason=reason, now_ms=now_ms)
+        self._say(word, held)
+        if held.written is not None:  # an iteration that was not written is done anew
+            self._write_goal(held, released_goal(held.written, now_ms=now_ms))
+        elif held.job is not None:
+            self._write_job(held, released_job(held.job, now_ms=now_ms))
+        session = self.memory.session(held.envelope.session_id)
+        if session is not None:
+            self._write_session(held, {**session, "status": "queued", "updated_at_ms": now_ms})
+        self._put_back(held, not_before_ms)
+
+    def is_known(self, held: Held) -> bool:
+        """Whether there is something to do for a turn that was UNSURE."""
+        record = self.memory.claimable(held.envelope)
+        if record is None or record.status in (*ENDED, "paused"):
+            return False
+        return not self._may_have_forgotten_session(held)
+
+    def put_back(self, held: Held, *, certain: bool = False) -> None:
+        """Put back a turn that was UNSURE, since it may be decided now."""
+        held.certain = held.certain or certain
+        self._put_back(held)
+
+    def _put_back(self, held: Held, not_before_ms: int | None = None) -> None:
+        held.started = False
+        held.goal = held.written = held.job = None
+        self.lanes.give_back(held.turn, not_before_ms=not_before_ms)
+
+    # ------------------------------------------------------------------ ends
+    def _skip(self, held: Held, reason: str, now_ms: int) -> Begun:
+        record = self.memory.claimable(held.envelope)
+        status = None if record is None else record.status
+        self._finish(held, "skipped", status, reason, now_ms)
+        self._leave_session(held, status, None, now_ms)
+        return Begun.DONE
+
+    def _expire(self, held: Held, error: str, now_ms: int) -> Begun:
+        token = self.holder.token
+        if (goal := self._goal(held)) is not None:
+            failed = ended_goal(goal, "failed", executed_by=token, error=error, now_ms=now_ms)
+            self._write_goal(held, failed)
+        elif (job := self.memory.job(held.envelope.payload_ref)) is not None:
+            ended_now = ended_job(job, "failed", executed_by=token, error=error, now_ms=now_ms)
+            self._write_job(held, ended_now)
+        self._finish(held, "expired", "failed", error, now_ms)
+        self._leave_session(held, "failed", None, now_ms)
+        return Begun.DONE
+
+    def _finish(
+        self,
+        held: Held,
+        outcome: TurnOutcome,
+        status: AgentJobStatus | None,
+        error: str | None,
+        now_ms: int,
+    ) -> None:
+        word = words.finished(
+            held.envelope,
+            held.at,
+            self.holder,
+            outcome=outcome,
+            record_status=status,
+            error=error,
+            tried=held.tried,
+            now_ms=now_ms,
+        )
+        self.said_since += 1
+        self._gathering.end(word, held.at, outcome)
+        self.lanes.finish(held.turn)
+        del self._held[held.at.offset]
+        self._recent[held.envelope.job_id] = None
+        if len(self._recent) > self._recent_max:
+            self._recent.popitem(last=False)
+
+    def _leave_session(
+        self, held: Held, status: AgentJobStatus | None, result: str | None, now_ms: int
+    ) -> None:
+        """Write the session as it is after a turn, with what the turn came to."""
+        session = self.memory.session(held.envelope.session_id)
+        if session is None:
+            return
+        if result:
+            session = said(session, "assistant", result, now_ms=now_ms)
+        others_wait = self.lanes.waits_in(held.envelope.session_id)
+        after = ended(session, record_status=status, others_wait=others_wait, now_ms=now_ms)
+        self._write_session(held, after)
+
+    # ------------------------------------------------------------------ writing
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._gathering) or self.lanes.committable != self._committed
+
+    def claims_end_at(self, offset: int) -> None:
+        """Note where the claims end, with all earlier batches in them; it may be more by now."""
+        self._claims_end = max(self._claims_end, offset)
+        self.said_since = 0
+
+    def batch(self) -> Batch:
+        """Hand over all that is to be written now, as one transaction."""
+        lanes = self.lanes
+        self._committed = lanes.committable
+        claims_from = self._floors.at(self._committed, lanes.next_offset, self._claims_end)
+        return self._gathering.batch(self._committed, str(Bookmark(claims_from, self.holder.fence)))
+
+    def _say(self, word: Output, held: Held) -> None:
+        self.said_since += 1
+        self._gathering.say(word, held.at)
+
+    def _write_goal(self, held: Held, goal: AgentGoal) -> None:
+        held.goal = held.written = goal
+        output = self._gathering.goal(goal, held.at)
+        self.memory.fold(output.kind, output.key, goal)
+
+    def _write_job(self, held: Held, job: AgentJob) -> None:
+        held.job = job
+        output = self._gathering.job(job, held.at)
+        self.memory.fold(output.kind, output.key, job)
+
+    def _write_session(self, held: Held, session: AgentSession) -> None:
+        output = self._gathering.session(session, held.at)
+        self.memory.fold(output.kind, output.key, session)
+
+
+def _goal_at_end(
+    goal: AgentGoal, status: End, token: str, error: str | None, now_ms: int
+) -> AgentGoal:
+    """Return a goal as its turn leaves it: its last iteration may have ended it already."""
+    if goal["status"] in ENDED:
+        return {**goal, "executed_by": token, "updated_at_ms": now_ms}
+    return ended_goal(goal, status, executed_by=token, error=error, now_ms=now_ms)

@@ -1,0 +1,75 @@
+"""Serves turns on Kafka until it is told to stop: the worker, its heartbeats, its publisher.
+
+Source: SEMANTICS 8.5, 8.8, 8.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from streams.codec import Codec
+from streams.core.turn.fleet import HEARTBEAT_MS, Presence
+from streams.core.turn.words import DEAD_LETTERS, TURNS
+from streams.edge.publisher import Publisher
+from streams.edge.topic_reader import require_topic
+from streams.edge.turns.body import Bodies
+from streams.edge.turns.kafka.presence import FLEET, Heartbeats
+from streams.edge.turns.kafka.worker import TurnObserver, TurnWorker
+from streams.settings import Settings
+
+__all__ = ["serve"]
+
+
+async def serve(
+    settings: Settings,
+    codec: Codec,
+    bodies: Bodies,
+    *,
+    slots: int,
+    worker_id: str,
+    stop: asyncio.Event,
+    observer: TurnObserver,
+    heartbeat_every_s: float = HEARTBEAT_MS / 1_000,
+) -> None:
+    """Run turns until `stop` is set; then hand over what is owned, and leave the group.
+
+    Args:   slots: turns that run at once.  worker_id: names the worker in the fleet.
+    Raises: TopologyError when a topic is missing; BrokerError, when the broker does not answer at
+            the start, or refuses; what broke the worker.
+    """
+    for topic in (TURNS, DEAD_LETTERS, FLEET):
+        await asyncio.to_thread(require_topic, settings, topic)
+    host = socket.gethostname()
+    token = f"{host}:{os.getpid()}:agent-dispatch"
+    publisher = Publisher(settings, name="turn-worker")
+    worker = TurnWorker(
+        settings, codec, bodies, slots=slots, token=token, host=host, observer=observer
+    )
+    presence = Presence(
+        worker_id=worker_id,
+        token=token,
+        host=host,
+        capacity=slots,
+        queue_backend="kafka",
+        started_at_ms=worker.now_ms(),
+    )
+    heartbeats = Heartbeats(
+        publisher, codec, presence, worker.doing, worker.now_ms, every_s=heartbeat_every_s
+    )
+    worker.tell = heartbeats.changed
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await publisher.start()
+        await worker.start()
+        heartbeats.start()
+        ended = (stopping, worker.failed, publisher.failed)
+        done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        stopping.cancel()
+        await worker.stop()
+        await heartbeats.stop()
+        await publisher.stop()

@@ -1,0 +1,311 @@
+"""A worker of turns on Kafka: its partitions come and go, and their turns share its slots.
+
+| what happens to a partition | what becomes of its turns that run |
+|---|---|
+| another member wants it | they may end within TURN_HANDOVER_S, then they are given back |
+| the worker stops | the same, within HARN_DRAIN_MS |
+| it is lost, or another owner has fenced it | their bodies are cancelled, nothing is written |
+| a transaction fails | the same; it is taken anew as long as the group says that it is ours |
+
+Source: DESIGN "A turn"; seed queue-driven-agent-dispatch, "Delivery and idempotency guarantees".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from streams.agents.transaction import Fenced
+from streams.codec import Codec
+from streams.core.turn.owner import Owner
+from streams.core.turn.words import TURNS
+from streams.core.wire import TurnOutcome, TurnReleaseReason
+from streams.edge.turns.body import Bodies
+from streams.edge.turns.kafka.batch_writer import BatchWriter
+from streams.edge.turns.kafka.feed import Feed, Fetched
+from streams.edge.turns.kafka.following import Following
+from streams.edge.turns.kafka.membership import Membership
+from streams.edge.turns.kafka.partition import OwnedPartition
+from streams.edge.turns.kafka.presence import Doing
+from streams.edge.turns.kafka.running import Running
+from streams.edge.turns.kafka.slots import Slots
+from streams.edge.turns.kafka.taking import Taken, Taker
+from streams.errors import BrokerError
+from streams.observe import logs
+from streams.settings import Settings
+
+__all__ = ["TurnObserver", "TurnWorker"]
+
+_LOG = logs.logger(__name__)
+
+_AGAIN_S = 0.5
+# For a body to end by itself once it is asked to, and again once it is cancelled.
+_END_S = 1.0
+_THREADS_MAX = 64
+
+
+class TurnObserver(Protocol):
+    """Told on the event loop."""
+
+    def turn_ended(self, outcome: str) -> None:
+        """The end of a turn is durable: `completed`, `failed`, `skipped` or `expired`."""
+        ...
+
+
+class TurnWorker:
+    """One member of the group; made and used inside one event loop.
+
+    Args: token, host: written into what it claims.
+          slots: turns that run at once.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        bodies: Bodies,
+        *,
+        slots: int,
+        token: str,
+        host: str,
+        observer: TurnObserver,
+    ) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._token, self._host = token, host
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self.tell: Callable[[], None] = lambda: None
+        """Called when other turns run, or in other partitions."""
+        self.draining = False
+        self._partitions: dict[int, OwnedPartition] = {}
+        self._assigned: set[int] = set()
+        self._taking: set[asyncio.Task[None]] = set()
+        self._under_way: set[int] = set()  # being taken
+        self._tickets = 0
+        self._pool = ThreadPoolExecutor(
+            min(settings.agent_turns_partitions, _THREADS_MAX), thread_name_prefix="turns"
+        )
+        self._taker = Taker(settings, codec, self._pool)
+        self._writer: BatchWriter | None = None
+        self._turns = Feed(
+            settings, name="turns", isolation="read_committed", take=self._read, fail=self.fail
+        )
+        self._records = Following(
+            settings, codec, self._taker, self._partitions, changed=self.changed, fail=self.fail
+        )
+        self._slots = Slots(slots, self._open, bodies, codec, self.now_ms, self)
+        self._membership = Membership(settings, self)
+
+    @staticmethod
+    def now_ms() -> int:
+        """Return the time of this host."""
+        return time.time_ns() // 1_000_000
+
+    def doing(self) -> Doing:
+        """Return what the worker does now."""
+        return Doing(
+            frozenset(each.envelope.session_id for each in self._runs()),
+            frozenset(self._partitions),
+            self.draining,
+        )
+
+    async def start(self) -> None:
+        """Join the group.  Raises BrokerError when the broker does not answer."""
+        group_metadata = await asyncio.to_thread(self._taker.group_metadata)
+        self._writer = BatchWriter(self._codec, self._pool, group_metadata, self._taker.end_of)
+        self._turns.start()
+        self._records.start()
+        self._membership.start()
+
+    async def stop(self) -> None:
+        """Hand over all that is owned within `drain_ms`, and leave the group."""
+        self.draining = True
+        self._assigned.clear()
+        self.tell()
+        budget_s = self._settings.drain_ms / 1_000
+        owned = list(self._partitions.values())
+        await asyncio.gather(*(self._hand_over(each, "shutdown", budget_s) for each in owned))
+        await self._membership.stop()
+        self._slots.stop()
+        await asyncio.gather(self._turns.stop(), self._records.stop())
+        await asyncio.to_thread(self._taker.close)
+        self._pool.shutdown(wait=False)
+
+    def fail(self, error: BaseException) -> None:
+        """End the worker with an error."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    # ------------------------------------------------------------------ the group's words
+    def assigned(self, partitions: Sequence[int]) -> None:
+        """Take partitions."""
+        self._assigned.update(partitions)
+        new = [each for each in partitions if each not in self._under_way]
+        if not new or self.draining:
+            return
+        self._under_way.update(new)
+        task = self._loop.create_task(self._take(new))
+        self._taking.add(task)
+        task.add_done_callback(self._took)
+
+    async def revoked(self, partitions: Sequence[int]) -> None:
+        """Hand partitions over."""
+        self._assigned.difference_update(partitions)
+        reason: TurnReleaseReason = "shutdown" if self.draining else "handover"
+        owned = [self._partitions[each] for each in partitions if each in self._partitions]
+        budget_s = float(self._settings.turn_handover_s)
+        await asyncio.gather(*(self._hand_over(each, reason, budget_s) for each in owned))
+        if self._taking:  # fencing must not come after the next owner's
+            await asyncio.wait(self._taking)
+
+    def lost(self, partitions: Sequence[int]) -> None:
+        """Forget partitions."""
+        self._assigned.difference_update(partitions)
+        for each in partitions:
+            if each in self._partitions:
+                self._forget(self._partitions[each])
+
+    # ------------------------------------------------------------------ taking
+    async def _take(self, partitions: Sequence[int]) -> None:
+        try:
+            await self._take_wanted(partitions)
+        finally:
+            self._under_way.difference_update(partitions)
+
+    async def _take_wanted(self, partitions: Sequence[int]) -> None:
+        while wanted := [each for each in partitions if self._is_wanted(each)]:
+            try:
+                taken = await asyncio.to_thread(self._taker.take, wanted)
+            except BrokerError as error:
+                if not error.retryable:
+                    raise
+                extra = {"partitions": wanted, "reason": str(error)}
+                _LOG.warning("turns_not_taken", extra=extra)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            for number, found in taken.items():
+                if self._is_wanted(number):
+                    self._own(number, found)
+            return
+
+    def _is_wanted(self, partition: int) -> bool:
+        return partition in self._assigned and partition not in self._partitions
+
+    def _took(self, task: asyncio.Task[None]) -> None:
+        self._taking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    def _own(self, number: int, taken: Taken) -> None:
+        assert self._writer is not None, "nothing is taken before the start"
+        settings = self._settings
+        owner = Owner(
+            taken.loaded,
+            token=self._token,
+            host=self._host,
+            ttl_ms=settings.claim_ttl_s * 1_000,
+            max_beyond_prefix=settings.turns_max_beyond_prefix,
+        )
+        self._tickets += 1
+        ticket = self._tickets
+        partition = OwnedPartition(owner, taken.producer, self._writer, self, ticket=ticket)
+        self._partitions[number] = partition
+        extra = {
+            "partition": number,
+            "position": taken.loaded.committed,
+            "fence": owner.holder.fence,
+        }
+        _LOG.info("turns_taken", extra=extra)
+        self._records.read(taken.records_from, ticket)
+        self._turns.read({(TURNS, number): taken.loaded.committed}, ticket)
+        self.runs_changed()
+
+    # ------------------------------------------------------------------ reading and running
+    def _read(self, found: list[Fetched]) -> None:
+        for record in found:
+            partition = self._partitions.get(record.partition)
+            if partition is not None and partition.ticket == record.ticket:
+                partition.fetched(record)
+        self.changed()
+
+    def fill(self, partition: OwnedPartition) -> None:
+        """Take what was read of a partition, and read more, or no more, of it."""
+        partition.absorb()
+        if partition.wants_pause != partition.paused:
+            partition.paused = not partition.paused
+            place = (TURNS, partition.number)
+            self._turns.pause(place, partition.ticket, paused=partition.paused)
+
+    def doubt(self, partition: OwnedPartition) -> None:
+        """See to it that unsure turns are decided."""
+        self._records.doubt(partition)
+
+    def changed(self) -> None:
+        """Look for turns to begin."""
+        self._slots.look_soon()
+
+    def runs_changed(self) -> None:
+        """Say that other turns run, or in other partitions."""
+        self.tell()
+
+    def ended(self, outcomes: Sequence[TurnOutcome]) -> None:
+        """Count ends that are durable."""
+        for outcome in outcomes:
+            self._observer.turn_ended(outcome)
+
+    def _open(self) -> Iterable[OwnedPartition]:
+        return self._partitions.values()
+
+    def _runs(self) -> Iterable[Running]:
+        return (run for each in self._partitions.values() for run in each.runs.values())
+
+    # ------------------------------------------------------------------ giving up
+    async def _hand_over(
+        self, partition: OwnedPartition, reason: TurnReleaseReason, budget_s: float
+    ) -> None:
+        """Begin nothing more; what runs may end; give back what still runs, and let go."""
+        partition.stop()
+        self._turns.drop([(TURNS, partition.number)], partition.ticket)
+        if not await partition.emptied(budget_s):
+            partition.interrupt(reason)
+            if not await partition.emptied(_END_S):
+                partition.cancel()
+                await partition.emptied(_END_S)
+        partition.give_back_all(reason, self.now_ms())
+        await partition.written()
+        self._forget(partition)
+
+    def broke(self, partition: OwnedPartition, error: BaseException) -> None:
+        """Give up a partition whose transaction failed; take it anew if it is still ours."""
+        self._forget(partition)
+        if not isinstance(error, BrokerError):
+            self.fail(error)
+            return
+        is_fenced = isinstance(error, Fenced)
+        extra = {"partition": partition.number, "fenced": is_fenced, "reason": str(error)}
+        _LOG.warning("turns_given_up", extra=extra)
+        # Who was fenced may be a member no more without knowing: within this time it hears of it.
+        wait_s = self._settings.session_timeout_ms / 1_000 if is_fenced else _AGAIN_S
+        self._loop.call_later(wait_s, self._take_again, partition.number)
+
+    def _take_again(self, number: int) -> None:
+        if number in self._assigned and not self.draining:
+            self.assigned([number])
+
+    def _forget(self, partition: OwnedPartition) -> None:
+        """Write nothing more of a partition; end its bodies."""
+        if self._partitions.get(partition.number) is not partition:
+            return
+        del self._partitions[partition.number]
+        runs = list(partition.runs.values())
+        partition.close()
+        for each in runs:
+            self._loop.call_later(_END_S, each.cancel)
+        self._turns.drop([(TURNS, partition.number)], partition.ticket)
+        self._records.drop(partition)
+        self.runs_changed()
