@@ -95,6 +95,7 @@ def iteration(number: int) -> GoalIteration:
         "summary": f"did {number}",
         "validated": None,
         "exit_code": None,
+        "output": "",
         "started_at_ms": NOW,
         "ended_at_ms": NOW,
     }
