@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streams.cli.suggestion import listed, suggestion
+from streams.core.suggestion import listed, suggestion
 from streams.core.wire import RowRegisteredBinding
 from streams.errors import ConfigError
 

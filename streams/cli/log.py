@@ -13,8 +13,8 @@ from streams.cli.cluster import cluster_of
 from streams.cli.log_query import Query, Start, parse_query, parse_start
 from streams.cli.log_record import ShownRecord, show_record
 from streams.cli.options import StateDir, notice, screen, settings_from
-from streams.cli.suggestion import suggestion
 from streams.codec import Codec
+from streams.core.suggestion import suggestion
 from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import (
     LONG_WAIT_MS,

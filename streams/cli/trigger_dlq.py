@@ -35,10 +35,10 @@ from streams.cli.operation import (
     rate_of,
 )
 from streams.cli.options import StateDir, notice, screen, settings_from
-from streams.cli.suggestion import suggestion
 from streams.codec import Codec
 from streams.core.clock import rfc3339
 from streams.core.dlq_words import DISPATCHES, home_of
+from streams.core.suggestion import suggestion
 from streams.core.wire import RowDlq
 from streams.edge.applier import who
 from streams.edge.codecs import codec_of

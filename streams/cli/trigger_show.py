@@ -16,9 +16,9 @@ from streams.cli.cluster import cluster_of
 from streams.cli.log_query import parse_start
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, screen, settings_from
-from streams.cli.suggestion import suggestion
 from streams.codec import Codec, DecodeError
 from streams.core.binding_history import Told, version_as_of
+from streams.core.suggestion import suggestion
 from streams.core.webhook import path_of
 from streams.core.wire import BindingDefinition, LifecycleStateTransition, RowRegisteredBinding
 from streams.edge.codecs import codec_of

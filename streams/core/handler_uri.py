@@ -14,7 +14,7 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import Literal, NamedTuple
 
-__all__ = ["DEFAULT_MODULE", "HandlerKind", "HandlerUri", "is_name", "parse_handler"]
+__all__ = ["DEFAULT_MODULE", "EXPECTED", "HandlerKind", "HandlerUri", "is_name", "parse_handler"]
 
 HandlerKind = Literal["local", "a2a", "worker", "pool"]
 
@@ -22,6 +22,10 @@ DEFAULT_MODULE = "lib"
 """The export that a bare function name belongs to."""
 
 _SCHEMES: dict[str, HandlerKind] = {"a2a": "a2a", "worker": "worker", "pool": "pool"}
+
+
+EXPECTED = "expected a function, as 'fn' or 'module::fn', or a queue, as 'worker://<queue>'"
+"""What a handler may be in this release."""
 
 
 class HandlerUri(NamedTuple):
@@ -68,8 +72,7 @@ def parse_handler(text: str, /) -> HandlerUri:
 def _with_scheme(scheme: str, target: str) -> HandlerUri:
     kind = _SCHEMES.get(scheme)
     if kind is None:
-        known = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise ValueError(f"has the scheme {scheme!r}, which is not implemented; known are {known}")
+        raise ValueError(f"has the scheme {scheme!r}, which is not implemented")
     if not target.strip():
         raise ValueError(f"is {scheme}:// with an empty target")
     return HandlerUri(kind, target.strip())

@@ -23,12 +23,19 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import blake2b
 from typing import Any, cast
 
 from streams.core.bounds import BINDINGS_MAX
 from streams.core.expression import Expressions
-from streams.core.handler_uri import DEFAULT_MODULE, HandlerUri, is_name, parse_handler
+from streams.core.handler_uri import (
+    DEFAULT_MODULE,
+    EXPECTED,
+    HandlerUri,
+    is_name,
+    parse_handler,
+)
 from streams.core.manifest_agents import AgentDefinition, agents_of, read_agents
 from streams.core.manifest_budget import (
     BUDGET_FIELDS,
@@ -47,6 +54,12 @@ from streams.core.manifest_handler import (
 )
 from streams.core.manifest_kinds import KIND_FIELDS, events_of, kind_rules
 from streams.core.manifest_place import Place, shown
+from streams.core.manifest_provider import (
+    KIND,
+    PROVIDER,
+    kind_is_known,
+    provider_supports_kind,
+)
 from streams.core.manifest_retry import RETRY_DEFAULT, read_retry, retry_policy_of
 from streams.core.manifest_scheduler import read_scheduler, scheduler_of
 from streams.core.manifest_sources import Values, read_sources
@@ -62,7 +75,6 @@ from streams.core.manifest_table import (
 )
 from streams.core.manifest_target import target_rules
 from streams.core.manifest_webhook import INGRESS_FIELDS, SECRETS, ingress_of, webhook_rules
-from streams.core.provider_catalog import BUILT_KINDS, BUILT_STREAMS, PROVIDERS, TRIGGER_KINDS
 from streams.core.schedule import Calendar
 from streams.core.webhook import INGRESS, route_problem
 from streams.core.wire import BindingDefinition, SchedulerPolicy
@@ -221,19 +233,27 @@ def _read_triggers(value: object, place: Place) -> list[object]:
     return triggers
 
 
+_MATCH_KEYS = ("events", "path")
+
+
 def _read_match(value: object, place: Place) -> dict[str, Any]:
     """Take `events`, and keep every other key: ingress may route by it."""
     table = table_of(value, place)
     if table is None:
         return {"events": []}
     match = {name: read_json(each, place.field(name)) for name, each in table.items()}
+    for name in match:
+        near = get_close_matches(name.lower(), _MATCH_KEYS, n=1, cutoff=0.7)
+        # It would be kept for nobody, and the trigger take every kind or no webhook.
+        if near and near[0] not in match:
+            place.field(name).refuse(f"is not read; did you mean {near[0]!r}?")
     match["events"] = read_texts(table.get("events", []), place.field("events"))
     return match
 
 
 def _read_handler(value: object, place: Place) -> HandlerUri:
     if not isinstance(value, str):
-        place.expected(value, "text: `function` or `module::function`")
+        place.refuse(f"is {shown(value)}: {EXPECTED}")
         return _NO_HANDLER
     if len(value) > TEXT_CHARS_MAX:
         place.expected(value, f"at most {TEXT_CHARS_MAX} characters, not {len(value)}")
@@ -241,7 +261,7 @@ def _read_handler(value: object, place: Place) -> HandlerUri:
     try:
         return parse_handler(value)
     except ValueError as error:
-        place.refuse(str(error))
+        place.refuse(f"{error}: {EXPECTED}")
         return _NO_HANDLER
 
 
@@ -283,42 +303,10 @@ def _read_namespace(value: object, place: Place) -> str:
     return value
 
 
-def _kind_is_known(values: Mapping[str, Any], _exports: Mapping[str, str], place: Place) -> None:
-    kind = values["kind"]
-    if not kind or kind in BUILT_KINDS:
-        return
-    if kind in TRIGGER_KINDS:
-        built = ", ".join(BUILT_KINDS)
-        place.field("kind").refuse(f"{kind!r} is not built in this release, which takes {built}")
-    else:
-        place.field("kind").expected(kind, "one of " + ", ".join(TRIGGER_KINDS))
-
-
-def _provider_supports_kind(
-    values: Mapping[str, Any], _exports: Mapping[str, str], place: Place
-) -> None:
-    provider, kind = values["provider"], values["kind"]
-    if not provider:
-        return
-    supported = PROVIDERS.get(provider)
-    if supported is None:
-        known = ", ".join(PROVIDERS)
-        place.field("provider").refuse(f"{shown(provider)} is not registered; known are {known}")
-    elif kind == "stream" and "stream" in supported and provider not in BUILT_STREAMS:
-        built = ", ".join(BUILT_STREAMS)
-        place.field("provider").refuse(
-            f"{provider!r} is not built in this release, whose streams are those of {built}"
-        )
-    elif kind in BUILT_KINDS and kind not in supported:
-        place.field("provider").refuse(
-            f"{provider!r} does not support kind {kind!r}, only {', '.join(supported)}"
-        )
-
-
 _Rule = Callable[[Mapping[str, Any], Mapping[str, str], Place], None]
 _RULES: tuple[_Rule, ...] = (
-    _kind_is_known,
-    _provider_supports_kind,
+    kind_is_known,
+    provider_supports_kind,
     target_rules,
     handler_rules,
     flow_rules,
@@ -337,15 +325,15 @@ _LATER_TRIGGER_KEYS = (
 
 _TRIGGER: tuple[Field, ...] = (
     Field(name="id", read=read_text, required=True, default=""),
-    Field(name="kind", read=read_text, required=True, default=""),
-    Field(name="provider", read=read_text, required=True, default=""),
+    KIND,
+    PROVIDER,
     Field(
         name="match",
         read=_read_match,
         required=True,
         missing='is missing: the trigger needs one, such as match = { events = ["push"] }',
     ),
-    Field(name="handler", read=_read_handler, required=True),
+    Field(name="handler", read=_read_handler, required=True, missing=f"is missing: {EXPECTED}"),
     Field(name="retry", read=read_retry, default=RETRY_DEFAULT),
     SECRETS,
     *HANDLER_FIELDS,

@@ -22,6 +22,7 @@ from streams.core.handler_uri import parse_handler
 from streams.core.manifest_durations import read_timing
 from streams.core.manifest_place import Place
 from streams.core.manifest_table import Field, read_table, read_text, table_of
+from streams.core.suggestion import no_export
 
 __all__ = ["AGENTS_MAX", "AgentDefinition", "agents_of", "is_agent_name", "read_agents"]
 
@@ -99,11 +100,11 @@ def _check(reference: str, exports: Mapping[str, str], place: Place) -> None:
     try:
         uri = parse_handler(reference)
     except ValueError as error:
-        place.refuse(str(error))
+        place.refuse(f"{error}: expected a function, as 'fn' or 'module::fn'")
         return
     if uri.kind == "a2a":
         place.refuse(f"is {reference!r}: a2a:// agents are not built in this release")
     elif uri.kind != "local":
         place.refuse(f"is {reference!r}, expected a function: turns have a queue of their own")
     elif uri.module not in exports:
-        place.refuse(f"is {reference!r}, but [exports] has no {uri.module!r}")
+        place.refuse(f"is {reference!r}, but {no_export(uri.module, exports)}")

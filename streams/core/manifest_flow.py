@@ -30,6 +30,7 @@ from streams.core.manifest_table import (
     read_texts,
     table_of,
 )
+from streams.core.suggestion import no_export
 from streams.core.worker_queue import PRIORITIES
 
 __all__ = ["FLOW_FIELDS", "flow_rules", "read_concurrency"]
@@ -61,19 +62,22 @@ def read_jmespath(value: object, place: Place) -> str:
     return value
 
 
+_PREDICATE = "a function, as 'fn' or 'module::fn', or 'cel:' and an expression"
+
+
 def read_when(value: object, place: Place) -> str:
     """Take a predicate: `cel:` and an expression, or a function as `handler` names it."""
     if not isinstance(value, str):
-        place.expected(value, "text: `function`, `module::function`, or 'cel:' and an expression")
+        place.expected(value, _PREDICATE)
         return ""
     if value.startswith(CEL_PREFIX):
         read_cel(value.removeprefix(CEL_PREFIX), place)
         return value
     try:
         if parse_handler(value).kind != "local":
-            place.refuse(f"is {value!r}: a predicate is a local function")
+            place.expected(value, _PREDICATE)
     except ValueError as error:
-        place.refuse(str(error))
+        place.refuse(f"{error}: expected {_PREDICATE}")
         return ""
     return value.strip()
 
@@ -83,7 +87,7 @@ def _when_is_exported(when: str, exports: Mapping[str, str], place: Place) -> No
         return
     module = parse_handler(when).module
     if module and module not in exports:
-        place.field("when").refuse(f"is {when!r}, but [exports] has no {module!r}")
+        place.field("when").refuse(f"is {when!r}, but {no_export(module, exports)}")
 
 
 def _read_flag(value: object, place: Place) -> bool:
@@ -128,9 +132,7 @@ _read_debounce = _gate(
 _read_window = _gate(_KEY, _PERIOD, _WINDOW_LIMIT, renamed={"period": "period_ms"})
 _read_singleton = _gate(_KEY, _ON_RETRY)
 read_concurrency = _gate(_KEY, _LIMIT, _ON_RETRY)
-_read_priority_table = _gate(
-    _NEEDED_KEY, Field(name="order", read=read_texts, required=True, default=[])
-)
+_read_priority_table = _gate(_NEEDED_KEY, Field(name="order", read=read_texts, required=True))
 
 
 def _read_priority(value: object, place: Place) -> dict[str, Any] | str:
@@ -138,7 +140,7 @@ def _read_priority(value: object, place: Place) -> dict[str, Any] | str:
     if isinstance(value, str):
         return read_choice(*PRIORITIES)(value, place)
     priority = _read_priority_table(value, place)
-    if not priority.get("order"):
+    if priority.get("order") == []:
         place.field("order").refuse("is empty, expected at least one value")
     return priority
 

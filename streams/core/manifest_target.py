@@ -16,6 +16,7 @@ from typing import Any
 
 from streams.core.handler_uri import HandlerUri
 from streams.core.manifest_place import Place
+from streams.core.suggestion import no_export
 from streams.core.worker_queue import topic_of
 
 __all__ = ["target_rules"]
@@ -33,7 +34,7 @@ def target_rules(values: Mapping[str, Any], exports: Mapping[str, str], place: P
     match handler.kind:
         case "local":
             if handler.module and handler.module not in exports:
-                field.refuse(f"is {handler.target!r}, but [exports] has no {handler.module!r}")
+                field.refuse(f"is {handler.target!r}, but {no_export(handler.module, exports)}")
             if isinstance(values["priority"], str):
                 place.field("priority").refuse(
                     "as a text is a queue's: the handler must be worker://<queue>; a table "

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["BUILT_KINDS", "BUILT_STREAMS", "PROVIDERS", "SIGNED_WEBHOOKS", "TRIGGER_KINDS"]
+__all__ = [
+    "BUILT_KINDS",
+    "BUILT_STREAMS",
+    "PROVIDERS",
+    "SIGNED_WEBHOOKS",
+    "TRIGGER_KINDS",
+    "providers_of",
+]
 
 TRIGGER_KINDS = ("webhook", "cron", "poll", "stream", "channel.emit", "predicate", "a2a-push")
 """Every way in which events can arrive, as a trigger's `kind`."""
@@ -53,3 +60,17 @@ SIGNED_WEBHOOKS: Mapping[str, tuple[str, ...]] = {
 
 `webhook` is checked as Standard Webhooks says.
 """
+
+
+def providers_of(kind: str | None, /) -> tuple[str, ...]:
+    """Return the providers whose events this release takes in this way; None is any way."""
+    kinds = BUILT_KINDS if kind is None else (kind,)
+    return tuple(
+        provider
+        for provider, supported in PROVIDERS.items()
+        if any(each in supported and _is_built(provider, each) for each in kinds)
+    )
+
+
+def _is_built(provider: str, kind: str) -> bool:
+    return kind in BUILT_KINDS and (kind != "stream" or provider in BUILT_STREAMS)

@@ -19,7 +19,7 @@ from typing import Any
 
 from streams.handler_api import Handler
 
-__all__ = ["handler_of", "import_export"]
+__all__ = ["functions_of", "handler_of", "import_export"]
 
 
 def import_export(target: str, base_dir: Path) -> ModuleType:
@@ -68,6 +68,17 @@ def _is_found_as(name: str, path: Path) -> bool:
     except ValueError:  # a module that was made by hand
         return False
     return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path
+
+
+def functions_of(module: ModuleType) -> list[str]:
+    """Return the names of a module's own public functions, in its order."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and callable(value)
+        and getattr(value, "__module__", None) == module.__name__
+    ]
 
 
 def handler_of(function: Any) -> Handler:  # noqa: ANN401 - whatever the user's module has there

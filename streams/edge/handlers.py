@@ -23,9 +23,10 @@ from streams.core.handler_uri import HandlerUri, parse_handler
 from streams.core.intake_plan import CEL_PREFIX
 from streams.core.manifest import Manifest, parse_manifest
 from streams.core.manifest_place import shown
+from streams.core.suggestion import suggestion
 from streams.core.wire import BindingDefinition
 from streams.edge import handler_modules
-from streams.edge.handler_modules import handler_of, import_export
+from streams.edge.handler_modules import functions_of, handler_of, import_export
 from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import Executor, Handler, Place
@@ -229,7 +230,8 @@ class Loader:
         function = getattr(module, uri.function, None)
         if function is None:
             where = self._manifest.exports[uri.module]
-            self.problems.append(f"{place}: {where} has no {uri.function!r}")
+            near = suggestion(uri.function, functions_of(module))
+            self.problems.append(f"{place}: {where} has no {uri.function!r}{near}")
         return function
 
     def _find_predicate(self, reference: str, place: str) -> None:

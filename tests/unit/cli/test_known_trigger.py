@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from streams.cli.known_trigger import in_force, require_in_force, require_version
-from streams.cli.suggestion import listed
 from streams.core.wire import RowRegisteredBinding
 from streams.errors import ConfigError
 from streams.testing import binding
@@ -47,9 +46,3 @@ def test_versions_that_have_ended_can_still_be_named() -> None:
     require_version(rows, "one@v1", "--binding")
     with pytest.raises(ConfigError, match="one@v3 is unknown; there is one@v1, one@v2"):
         require_version(rows, "one@v3", "--binding")
-
-
-def test_of_many_the_first_are_named_and_the_rest_counted() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed([str(number) for number in range(8)]) == "0, 1, 2, 3, 4, 5, 6, 7"
-    assert listed([str(number) for number in range(11)]).endswith("6, 7 and 3 more")

@@ -339,4 +339,5 @@ def test_a_predicate_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     assert text.endswith("(t0): when 'text': returns str, expected (event) -> bool")
     assert "when 'nothing': takes () -> bool, expected (event) or (event, context)" in nothing
     assert "when 'each': is a generator, expected a function that returns its result" in each
-    assert gone.endswith("(t3): when 'gone': lib.py has no 'gone'")
+    known = "known are fn, text, nothing, each"
+    assert gone.endswith(f"(t3): when 'gone': lib.py has no 'gone'; {known}")

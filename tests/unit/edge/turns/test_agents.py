@@ -66,7 +66,7 @@ def test_a_manifest_names_agents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "told"),
     [
-        ("agents::nothing", "agents.py has no 'nothing'"),
+        ("agents::nothing", "agents.py has no 'nothing'; did you mean 'none'?"),
         ("agents::two", "takes (turn, context), expected one argument, (turn)"),
         ("agents::none", "takes (), expected one argument, (turn)"),
         ("agents::generates", "is a generator, expected a function that returns its result"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-__all__ = ["listed", "suggestion"]
+__all__ = ["listed", "near_to", "no_export", "suggestion"]
 
 _SHOWN_MAX = 8
 
@@ -25,3 +25,14 @@ def listed(known: Sequence[str]) -> str:
     more = len(known) - _SHOWN_MAX
     shown = ", ".join(known[:_SHOWN_MAX])
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def near_to(given: str, known: Sequence[str]) -> str:
+    """Continue a list of what is known with what is near to what was given, if anything is."""
+    near = get_close_matches(given.lower(), known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def no_export(module: str, exports: Collection[str]) -> str:
+    """Say that a manifest exports no such module, and what it does export."""
+    return f"[exports] has no {module!r}{suggestion(module, sorted(exports))}"
