@@ -105,7 +105,16 @@ SchedulerFairnessKey = Literal["tenant", "binding", "trigger_id", "tenant_and_bi
 SchedulerStrategy = Literal["fifo", "drr", "unknown"]
 SignatureState = Literal["unsigned", "verified", "failed"]
 StarvationMode = Literal["job", "key", "unknown"]
-TurnOutcome = Literal["completed", "failed", "skipped", "expired", "unknown"]
+TurnOutcome = Literal[
+    "completed",
+    "failed",
+    "skipped",
+    "expired",
+    "rejected",
+    "interrupted",
+    "unknown",
+]
+TurnPolicy = Literal["enqueue", "reject", "interrupt"]
 TurnPriority = Literal["urgent", "high", "normal", "low"]
 TurnReleaseReason = Literal["handover", "shutdown", "interrupted", "unknown"]
 
@@ -267,6 +276,7 @@ class AgentTurn(TypedDict):
     priority: TurnPriority
     deadline_unix_ms: int | None
     attempt: int
+    when_busy: TurnPolicy
     enqueued_at_ms: int
 
 

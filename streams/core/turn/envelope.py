@@ -10,8 +10,12 @@ value.  JSON has seconds as the seed does, everything else milliseconds: what is
 `session_id` is required.  `job_id`, the idempotency key, and `enqueued_at` are random and now where
 a turn is made; a reader names what stands for them in an envelope that has none.  `priority` is
 one of PRIORITIES, or its place among them (0 the most urgent, 2 the default), also under the name
-`prio_bucket`.  A deadline of 0 or null is none.  A field that is not known is a problem: whoever
-misspells `deadline_unix` must hear of it, and bodies stay where `payload_ref` points.
+`prio_bucket`.  A deadline of 0 or null is none.  `when_busy` is one of POLICIES: what becomes of
+the turn, and of those before it, when its session has unfinished ones; JSON without it means
+`enqueue`, and that is written by leaving it out, as producers that do not know it do.
+
+A field that is not known is a problem: whoever misspells `deadline_unix` must hear of it, and
+bodies stay where `payload_ref` points.
 
 Invariants: an envelope that exists is valid; `parse_json(envelope.json_bytes())` equals it, and so
 does `from_record(envelope.record())`.
@@ -23,12 +27,23 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, cast
+from typing import Any, cast
 
-from streams.core.bounds import ID_CHARS_MAX, TEXT_CHARS_MAX
+from streams.core.turn.envelope_fields import (
+    ATTEMPT_MAX,
+    KINDS,
+    POLICIES,
+    PRIORITIES,
+    TIME_MS_MAX,
+    Kind,
+    Policy,
+    Priority,
+    fits,
+    problem_of,
+    shown,
+)
 from streams.core.wire import AgentTurn
 
 __all__ = [
@@ -36,46 +51,24 @@ __all__ = [
     "ENVELOPE_BYTES_MAX",
     "JOB_ID_PREFIX",
     "KINDS",
+    "POLICIES",
     "PRIORITIES",
     "TIME_MS_MAX",
     "AgentTurnEnvelope",
     "EnvelopeError",
     "Kind",
+    "Policy",
     "Priority",
     "from_record",
     "is_json",
     "parse_json",
 ]
 
-Kind = Literal["goal_loop", "orchestrator_task"]
-Priority = Literal["urgent", "high", "normal", "low"]
-
-KINDS: Final[tuple[Kind, ...]] = ("goal_loop", "orchestrator_task")
-"""What a turn may be; the first is the default."""
-
-PRIORITIES: Final[tuple[Priority, ...]] = ("urgent", "high", "normal", "low")
-"""The most urgent first; a bucket is a place in it."""
-
 JOB_ID_PREFIX = "dispatch-"
 """Begins the ids that are made for turns; any other id is taken as well."""
 
 ENVELOPE_BYTES_MAX = 65_536
 """Of an envelope's JSON: all fields at their bounds, escaped, fit in."""
-
-TIME_MS_MAX = 253_402_300_799_999
-"""The last moment of the year 9999, UTC."""
-
-ATTEMPT_MAX = 2**31 - 1
-
-_SHOWN_CHARS_MAX = 60
-_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_TEXTS = (
-    ("job_id", ID_CHARS_MAX, True),
-    ("session_id", ID_CHARS_MAX, True),
-    ("payload_ref", TEXT_CHARS_MAX, False),
-    ("agent_name", ID_CHARS_MAX, False),
-    ("tenant", ID_CHARS_MAX, False),
-)
 
 
 class EnvelopeError(ValueError):
@@ -110,11 +103,12 @@ class AgentTurnEnvelope:
     priority: Priority = "normal"
     deadline_ms: int | None = None
     attempt: int = 0
+    when_busy: Policy = POLICIES[0]
     enqueued_at_ms: int
 
     def __post_init__(self) -> None:
         values = {name: getattr(self, name) for name in _FIELDS}
-        problems = [problem for name in _FIELDS if (problem := _problem(name, values[name]))]
+        problems = [problem for name in _FIELDS if (problem := problem_of(name, values[name]))]
         if problems:
             raise _error(problems, values)
 
@@ -128,8 +122,9 @@ class AgentTurnEnvelope:
         return self.deadline_ms is not None and now_ms > self.deadline_ms
 
     def json_fields(self) -> dict[str, Any]:
-        """Return the envelope as JSON has it."""
+        """Return the envelope as JSON has it; `when_busy` is there when it is not the default."""
         deadline_ms = self.deadline_ms
+        policy = {} if self.when_busy == POLICIES[0] else {"when_busy": self.when_busy}
         return {
             "job_id": self.job_id,
             "session_id": self.session_id,
@@ -141,6 +136,7 @@ class AgentTurnEnvelope:
             "deadline_unix": None if deadline_ms is None else deadline_ms / 1_000,
             "attempt": self.attempt,
             "enqueued_at": self.enqueued_at_ms / 1_000,
+            **policy,
         }
 
     def json_bytes(self) -> bytes:
@@ -159,6 +155,7 @@ class AgentTurnEnvelope:
             "priority": self.priority,
             "deadline_unix_ms": self.deadline_ms,
             "attempt": self.attempt,
+            "when_busy": self.when_busy,
             "enqueued_at_ms": self.enqueued_at_ms,
         }
 
@@ -200,6 +197,7 @@ def from_record(record: AgentTurn, /) -> AgentTurnEnvelope:
         priority=record["priority"],
         deadline_ms=deadline_ms or None,
         attempt=record["attempt"],
+        when_busy=record["when_busy"],
         enqueued_at_ms=record["enqueued_at_ms"],
     )
 
@@ -215,7 +213,7 @@ def parse_json(
     """
     found = _object(value)
     problems = [
-        f"{_shown(name)} is no field of a turn, expected one of {', '.join(_READERS)}"
+        f"{shown(name)} is no field of a turn, expected one of {', '.join(_READERS)}"
         for name in found
         if name not in _READERS
     ]
@@ -243,7 +241,7 @@ def parse_json(
     if problems:
         # What is readable is judged as well, so that one round of mending is enough.
         read = (name for name in _FIELDS if values.get(name) is not None)
-        problems += [problem for name in read if (problem := _problem(name, values[name]))]
+        problems += [problem for name in read if (problem := problem_of(name, values[name]))]
         raise _error(problems, values)
     return AgentTurnEnvelope(**values)
 
@@ -263,7 +261,7 @@ def _object(value: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(("the envelope is no JSON, expected one flat object",)) from error
     if not isinstance(found, dict):
-        raise EnvelopeError((f"the envelope is {_shown(found)}, expected one flat JSON object",))
+        raise EnvelopeError((f"the envelope is {shown(found)}, expected one flat JSON object",))
     return cast("dict[str, Any]", found)
 
 
@@ -273,7 +271,7 @@ def _fields_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = sorted({name for name in names if names.count(name) > 1})
         raise EnvelopeError(
-            tuple(f"{_shown(name)} stands there twice, expected it once" for name in twice)
+            tuple(f"{shown(name)} stands there twice, expected it once" for name in twice)
         )
     return found
 
@@ -292,13 +290,17 @@ def _text_or_empty(name: str, value: object, problems: list[str]) -> object:
     return _as_is(name, "" if value is None else value, problems)
 
 
+def _policy(_name: str, value: object, _problems: list[str]) -> object:
+    return POLICIES[0] if value is None else value
+
+
 def _seconds(name: str, value: object, problems: list[str]) -> int | None:
     """Return seconds as ms; None with a problem noted when they are none."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         in_range = 0 <= value <= TIME_MS_MAX / 1_000  # false for what is not a number
         if in_range and math.isfinite(value):
             return min(round(value * 1_000), TIME_MS_MAX)
-    problems.append(f"{name} is {_shown(value)}, expected {_SECONDS}")
+    problems.append(f"{name} is {shown(value)}, expected {_SECONDS}")
     return None
 
 
@@ -312,7 +314,7 @@ def _priority(name: str, value: object, problems: list[str]) -> Priority:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(PRIORITIES):
         return PRIORITIES[value]
-    problems.append(f"{name} is {_shown(value)}, expected {_PRIORITY}")
+    problems.append(f"{name} is {shown(value)}, expected {_PRIORITY}")
     return "normal"
 
 
@@ -327,70 +329,14 @@ _READERS: dict[str, tuple[str, _Reader]] = {
     "prio_bucket": ("priority", _priority),
     "deadline_unix": ("deadline_ms", _deadline),
     "attempt": ("attempt", _as_is),
+    "when_busy": ("when_busy", _policy),
     "enqueued_at": ("enqueued_at_ms", _seconds),
 }
 """By the name in JSON: the field that it sets, and what reads it."""
 
 
-def _problem(name: str, value: object) -> str | None:
-    """Return what is wrong with one field's value, or None."""
-    expected = _EXPECTED[name]
-    return None if _FITS[name](value) else f"{name} is {_shown(value)}, expected {expected}"
-
-
-def _text_fits(chars_max: int, *, required: bool) -> Callable[[object], bool]:
-    def fits(value: object) -> bool:
-        return (
-            isinstance(value, str)
-            and len(value) <= chars_max
-            and (bool(value.strip()) or not required)
-            and _UNFIT.search(value) is None
-        )
-
-    return fits
-
-
-def _whole_fits(number_max: int) -> Callable[[object], bool]:
-    return lambda value: type(value) is int and 0 <= value <= number_max
-
-
-_FITS: dict[str, Callable[[object], bool]] = {
-    **{name: _text_fits(chars_max, required=required) for name, chars_max, required in _TEXTS},
-    "kind": lambda value: isinstance(value, str) and value in KINDS,
-    "priority": lambda value: isinstance(value, str) and value in PRIORITIES,
-    "deadline_ms": lambda value: (
-        value is None or (type(value) is int and 1 <= value <= TIME_MS_MAX)
-    ),
-    "attempt": _whole_fits(ATTEMPT_MAX),
-    "enqueued_at_ms": _whole_fits(TIME_MS_MAX),
-}
-_EXPECTED: dict[str, str] = {
-    **{
-        name: f"a text of {int(required)} to {chars_max} characters"
-        + (", not blank," if required else "")
-        + " without control characters"
-        for name, chars_max, required in _TEXTS
-    },
-    "kind": f"one of {', '.join(KINDS)}",
-    "priority": f"one of {', '.join(PRIORITIES)}",
-    "deadline_ms": f"ms since the epoch, a whole number from 1 to {TIME_MS_MAX}, or none",
-    "attempt": f"a whole number from 0 to {ATTEMPT_MAX}",
-    "enqueued_at_ms": f"ms since the epoch, a whole number from 0 to {TIME_MS_MAX}",
-}
-
-
 def _error(problems: list[str], values: Mapping[str, Any]) -> EnvelopeError:
     known = {
-        name: values[name] for name in ("job_id", "session_id") if _FITS[name](values.get(name))
+        name: values[name] for name in ("job_id", "session_id") if fits(name, values.get(name))
     }
     return EnvelopeError(tuple(problems), **known)
-
-
-def _shown(value: object) -> str:
-    """Return a value as a problem quotes it: as JSON spells it, and short."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list | tuple):
-        return "an array"
-    text = json.dumps(value) if isinstance(value, str | int | float | None) else repr(value)
-    return text if len(text) <= _SHOWN_CHARS_MAX else text[: _SHOWN_CHARS_MAX - 3] + "..."

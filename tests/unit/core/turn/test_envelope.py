@@ -16,6 +16,7 @@ from streams.core.turn.envelope import (
     ENVELOPE_BYTES_MAX,
     JOB_ID_PREFIX,
     KINDS,
+    POLICIES,
     PRIORITIES,
     TIME_MS_MAX,
     AgentTurnEnvelope,
@@ -51,6 +52,7 @@ envelopes = st.builds(
     priority=st.sampled_from(PRIORITIES),
     deadline_ms=st.none() | st.integers(1, TIME_MS_MAX),
     attempt=st.integers(0, ATTEMPT_MAX),
+    when_busy=st.sampled_from(POLICIES),
     enqueued_at_ms=st.integers(0, TIME_MS_MAX),
 )
 
@@ -107,6 +109,16 @@ def test_8_02_an_envelope_has_references_and_no_body() -> None:
     }
     [problem] = problems_of(as_json(objective="win"))
     assert problem.startswith('"objective" is no field of a turn, expected one of job_id, ')
+
+
+def test_a_policy_is_told_in_json_when_it_is_not_the_default() -> None:
+    assert "when_busy" not in turn(when_busy="enqueue").json_fields()
+    assert turn(when_busy="reject").json_fields()["when_busy"] == "reject"
+    assert parse_json(as_json(when_busy=None)).when_busy == "enqueue"
+    assert parse_json(as_json(when_busy="interrupt")).when_busy == "interrupt"
+    for wrong, told in (("Reject", '"Reject"'), (1, "1"), (["reject"], "an array")):
+        expected = f"when_busy is {told}, expected one of enqueue, reject, interrupt"
+        assert problems_of(as_json(when_busy=wrong)) == (expected,)
 
 
 @given(envelopes)
