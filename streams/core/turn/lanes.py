@@ -9,14 +9,18 @@ are independent, and those that could run are ordered by the priority of the tur
 them, then by its arrival.  The worker's slots are shared by its partitions, so `best` only says
 which turn is next here; the worker compares, and starts.
 
+A turn that is not to run any more leaves its lane when it is set aside: it may start at once, out
+of the order of its session, so that its end can be written without waiting for those before it.
+
 The offset moves over the finished prefix alone.  Turns may finish past one that has not: at most
 `max_beyond_prefix` of them, running ones counted, so that the next owner has as few to look up.
 The first unfinished turn may always start, so whatever its priority it is passed over at most that
 often.
 
-Invariants: of a session at most one turn runs, and none starts before all earlier ones of it have
-finished; nothing at or beyond `next_offset` is taken, nothing below `committable` is unfinished;
-at most `max_beyond_prefix` turns are finished past the first unfinished one.
+Invariants: of a session at most one turn in its lane runs, and none starts before all earlier ones
+of it have finished or were set aside; nothing at or beyond `next_offset` is taken, nothing below
+`committable` is unfinished; at most `max_beyond_prefix` turns are finished past the first
+unfinished one.
 
 Source: DESIGN "A turn", decision A33; seed queue-driven-agent-dispatch, "Ordering".
 """
@@ -86,6 +90,8 @@ class Lanes:
         self._ready: list[Turn] = []  # heap; what is no more ready is dropped when it is met
         self._in_ready: set[int] = set()
         self._deferred: list[tuple[int, Turn]] = []  # heap by the moment
+        self._aside: dict[int, Turn] = {}  # those that have not started
+        self._aside_running: set[int] = set()
         self._stopped = False
 
     @property
@@ -162,8 +168,10 @@ class Lanes:
             return None
         while self._deferred and self._deferred[0][0] <= now_ms:
             _, turn = heappop(self._deferred)
-            self._lanes[turn.session_id].deferred = False
-            self._make_ready(turn)
+            lane = self._lanes.get(turn.session_id)
+            if lane is not None and lane.deferred and lane.turns[0] == turn:
+                lane.deferred = False
+                self._make_ready(turn)
         if self._past_prefix() >= self._max_beyond_prefix:
             # The first unfinished turn takes none of the room that there is past it.
             first = self._taken[self._order[0]]
@@ -172,15 +180,52 @@ class Lanes:
             self._in_ready.remove(heappop(self._ready).offset)
         return self._ready[0] if self._ready else None
 
+    def best_aside(self) -> Turn | None:
+        """Return the turn that was set aside and may start next; None when none may."""
+        if self._stopped or not self._aside:
+            return None
+        if self._past_prefix() >= self._max_beyond_prefix:
+            return self._aside.get(self._order[0])
+        return next(iter(self._aside.values()))
+
+    def in_line(self, session_id: str) -> tuple[Turn, ...]:
+        """Return a session's unfinished turns, the next or running one first."""
+        lane = self._lanes.get(session_id)
+        return () if lane is None else tuple(lane.turns)
+
+    def is_running(self, turn: Turn) -> bool:
+        """Whether a turn was started and has neither finished nor been given back."""
+        return turn.offset in self._running
+
+    def set_aside(self, turn: Turn) -> None:
+        """Take a turn that does not run out of its lane: it is to end, and not to run any more."""
+        assert turn.offset not in self._running, "what runs keeps its session"
+        lane = self._lanes[turn.session_id]
+        self._aside[turn.offset] = turn
+        if lane.turns[-1] == turn:  # as of one that has just come
+            lane.turns.pop()
+        elif lane.turns[0] == turn:
+            lane.turns.popleft()
+            lane.deferred = False
+            self._make_ready(lane.turns[0])
+        else:
+            lane.turns.remove(turn)
+        if not lane.turns:
+            del self._lanes[turn.session_id]
+
     def due_ms(self) -> int | None:
         """When `best` may answer otherwise though nothing has happened; None for never."""
         return self._deferred[0][0] if self._deferred else None
 
     def start(self, turn: Turn) -> None:
-        """Begin the turn that `best` named."""
+        """Begin the turn that `best` or `best_aside` named."""
         assert not self._stopped, "about to be handed over"
-        assert self._is_ready(turn), "not the next one of its session"
-        self._lanes[turn.session_id].running = True
+        if turn.offset in self._aside:
+            del self._aside[turn.offset]
+            self._aside_running.add(turn.offset)
+        else:
+            assert self._is_ready(turn), "not the next one of its session"
+            self._lanes[turn.session_id].running = True
         self._running[turn.offset] = turn
 
     def finish(self, turn: Turn) -> None:
@@ -189,10 +234,12 @@ class Lanes:
         What starts after it may be written with the end, in one transaction.
         """
         lane = self._end(turn)
-        lane.turns.popleft()
         del self._taken[turn.offset]
         self._finished.add(turn.offset)
         self._move_prefix()
+        if lane is None:
+            return
+        lane.turns.popleft()
         if lane.turns:
             self._make_ready(lane.turns[0])
         else:
@@ -201,10 +248,13 @@ class Lanes:
     def give_back(self, turn: Turn, *, not_before_ms: int | None = None) -> None:
         """Note that a running turn did not end: it is the next one of its session again.
 
-        It may start at once, or from `not_before_ms` on, while its session waits with it.
+        It may start at once, or from `not_before_ms` on, while its session waits with it.  What was
+        set aside stays so, and may start at once.
         """
         lane = self._end(turn)
-        if not_before_ms is None:
+        if lane is None:
+            self._aside[turn.offset] = turn
+        elif not_before_ms is None:
             self._make_ready(turn)
         else:
             lane.deferred = True
@@ -222,7 +272,12 @@ class Lanes:
         lane = self._lanes.get(turn.session_id)
         return lane is not None and not lane.running and not lane.deferred and lane.turns[0] == turn
 
-    def _end(self, turn: Turn) -> _Lane:
+    def _end(self, turn: Turn) -> _Lane | None:
+        """Note that a turn runs no more; return its lane, None when it was set aside."""
+        if turn.offset in self._aside_running:
+            self._aside_running.remove(turn.offset)
+            del self._running[turn.offset]
+            return None
         lane = self._lanes[turn.session_id]
         assert lane.running, "only what runs can end"
         assert lane.turns[0] == turn, "the running turn of a session is its first"
