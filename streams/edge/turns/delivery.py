@@ -2,6 +2,7 @@
 
     get ─ parse ─ guard ─ claim ─ run ─ finish ─ ack
            │        │       ├ Skip, Expire: ack
+           │        │       ├ interrupted by a later turn: cancelled, and acked
            │        │       └ Wait: given back, never acked
            │        └ the session is not free in time: given back
            └ no envelope: to the dead letters
@@ -9,7 +10,9 @@
 While the turn runs, both claims, the queue's and the record's, are renewed by a thread of their
 own, so that a turn may take as long as it likes.  What is lost meanwhile is told to the body by
 `Lease.lost`; its end is then refused, and not acked.  A body that raises has failed; one that is
-interrupted (not by an Exception) gives the turn back.
+interrupted (not by an Exception) gives the turn back.  When a later turn of the session interrupts
+it, the body is told in the same way, within a second; its turn has then been cancelled, unless it
+was completed all the same.
 
 Source: seed queue-driven-agent-dispatch, "The model", "Delivery and idempotency guarantees";
 SEMANTICS 8.5 to 8.8, 10.1 A1 to A3, 10.2.29.
@@ -17,9 +20,11 @@ SEMANTICS 8.5 to 8.8, 10.1 A1 to A3, 10.2.29.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -27,17 +32,30 @@ from typing import NamedTuple
 
 from streams.core.turn.claim import Expire, Run, Skip, Wait
 from streams.core.turn.envelope import JOB_ID_PREFIX, AgentTurnEnvelope, EnvelopeError, parse_json
+from streams.core.turn.policies import interrupted_by
 from streams.edge.turns.session_guard import GuardClosed, Hold
 from streams.edge.turns.sql_turns import SqlTurns
-from streams.edge.turns.task_queue import DeliveryId, Item
+from streams.edge.turns.task_queue import DeliveryId, Item, Taken
 from streams.edge.turns.turn_store import Claimant, Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
 from streams.observe import logs
 
-__all__ = ["RENEW_EVERY_S", "WAIT_MS_MAX", "Body", "Deliveries", "Ended", "Lease", "Outcome"]
+__all__ = [
+    "LOOK_EVERY_S",
+    "RENEW_EVERY_S",
+    "WAIT_MS_MAX",
+    "Body",
+    "Deliveries",
+    "Ended",
+    "Lease",
+    "Outcome",
+]
 
 RENEW_EVERY_S = 30.0
 """A twentieth of the time that a claim of the queue lasts."""
+
+LOOK_EVERY_S = 1.0
+"""How soon a body hears that its turn was interrupted: one small query for each that runs."""
 
 WAIT_MS_MAX = 30_000
 """How long a turn that another worker runs is left alone before it is looked at again."""
@@ -56,6 +74,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     EXPIRED = "expired"
+    INTERRUPTED = "interrupted"
+    """A later turn of its session took its place."""
     WAITING = "waiting"
     """Another worker has it: it was given back."""
     BURIED = "buried"
@@ -79,7 +99,10 @@ class Lease:
         self._turns = turns
         self._record = record
         self.lost = threading.Event()
-        """Set once another worker may run the turn: what this one does counts no more."""
+        """Set once the body is to end at once: another worker may run the turn, so that what this
+        one does counts no more, or it was interrupted."""
+        self.interrupted_by: str | None = None
+        """The job of the turn that interrupted it."""
 
     def iterated(self, iterations: int) -> bool:
         """Write how far the turn is; false when the claim was lost."""
@@ -88,6 +111,12 @@ class Lease:
         ):
             self.lost.set()
         return not self.lost.is_set()
+
+    def look(self, delivery: DeliveryId) -> None:
+        """Look whether a later turn has interrupted this one."""
+        self.interrupted_by = self._turns.queue.interrupted_by(delivery)
+        if self.interrupted_by is not None:
+            self.lost.set()
 
     def renew(self, delivery: DeliveryId, hold: Hold) -> None:
         """Renew both claims, and look whether all of it is still held."""
@@ -113,6 +142,7 @@ class Deliveries:
     """The turns of one worker, one at a time; `run` is what executes a record.
 
     Args: guard_within_s: how long a session that another worker holds is waited for.
+          look_every_s: how often it is looked whether what runs was interrupted.
     """
 
     def __init__(
@@ -122,12 +152,14 @@ class Deliveries:
         run: Body,
         *,
         renew_every_s: float = RENEW_EVERY_S,
+        look_every_s: float = LOOK_EVERY_S,
         guard_within_s: float = _GUARD_WITHIN_S,
     ) -> None:
         self._turns = turns
         self._claimant = claimant
         self._run = run
         self._renew_every_s = renew_every_s
+        self._look_every_s = look_every_s
         self._guard_within_s = guard_within_s
         self._outage = threading.Event()  # never set: waited on while the database is away
 
@@ -136,25 +168,29 @@ class Deliveries:
 
         Raises: TaskQueueUnavailable; the turn comes again.
         """
-        found = self._turns.queue.get()
+        found = self._turns.queue.take()
         if found is None:
             return None
-        delivery, item = found
+        delivery = found.delivery
         try:
-            envelope = _envelope(delivery, item)
+            envelope = _envelope(delivery, found.item)
         except EnvelopeError as error:
             _LOG.warning("turn_buried", extra={"delivery": delivery, "reason": str(error)})
             self._turns.queue.bury(delivery, str(error))
             return Outcome.BURIED
         try:
             with self._turns.guard.hold(envelope.session_id, within_s=self._guard_within_s) as hold:
-                return self._guarded(delivery, envelope, hold)
+                return self._guarded(found, envelope, hold)
         except GuardClosed:
             self._turns.queue.release(delivery)
             return Outcome.WAITING
 
-    def _guarded(self, delivery: DeliveryId, envelope: AgentTurnEnvelope, hold: Hold) -> Outcome:
-        answer = self._turns.store.claim(envelope, self._claimant)
+    def _guarded(self, found: Taken, envelope: AgentTurnEnvelope, hold: Hold) -> Outcome:
+        delivery, store = found.delivery, self._turns.store
+        if found.interrupted_by is None:
+            answer = store.claim(envelope, self._claimant)
+        else:
+            answer = store.cancel(envelope, interrupted_by(found.interrupted_by))
         match answer.decision:
             case Wait():
                 delay_ms = min(answer.retry_after_ms, WAIT_MS_MAX)
@@ -162,6 +198,8 @@ class Deliveries:
                 return Outcome.WAITING
             case Skip():
                 outcome = Outcome.SKIPPED
+            case Run() | Expire() if found.interrupted_by is not None:
+                outcome = Outcome.INTERRUPTED
             case Expire():
                 outcome = Outcome.EXPIRED
             case Run():
@@ -173,27 +211,30 @@ class Deliveries:
 
     def _executed(self, delivery: DeliveryId, record: TurnRecord, hold: Hold) -> Outcome:
         lease = Lease(self._turns, record)
+        extra = {"record": record.record_id, "session": record.session_id}
         try:
             with self._renewed(delivery, lease, hold):
                 ended = self._run(record, lease)
         except Exception as error:  # noqa: BLE001 - whatever a body raises is its failure
-            _LOG.warning(
-                "turn_failed",
-                exc_info=True,
-                extra={"record": record.record_id, "session": record.session_id},
-            )
+            if lease.interrupted_by is None:
+                _LOG.warning("turn_failed", exc_info=True, extra=extra)
             ended = Ended(Status.FAILED, error=f"{type(error).__name__}: {error}")
-        except BaseException:
-            with contextlib.suppress(TaskQueueUnavailable):
-                self._turns.store.release(record.record_id, record.fence)
-                self._turns.queue.release(delivery)
-            raise
+        except BaseException as error:
+            if lease.interrupted_by is None or not isinstance(error, asyncio.CancelledError):
+                with contextlib.suppress(TaskQueueUnavailable):
+                    self._turns.store.release(record.record_id, record.fence)
+                    self._turns.queue.release(delivery)
+                raise
+            ended = Ended(Status.CANCELLED)
+        # What is done is done, though it was told to end.
+        interrupted = lease.interrupted_by if ended.status is not Status.COMPLETED else None
+        if interrupted is not None:
+            ended = Ended(Status.CANCELLED, error=interrupted_by(interrupted))
         if not self._written(record, ended):
-            _LOG.warning(
-                "turn_claim_lost",
-                extra={"record": record.record_id, "session": record.session_id},
-            )
+            _LOG.warning("turn_claim_lost", extra=extra)
             return Outcome.LOST
+        if interrupted is not None:
+            return Outcome.INTERRUPTED
         return Outcome.FAILED if ended.status is Status.FAILED else Outcome.COMPLETED
 
     def _written(self, record: TurnRecord, ended: Ended) -> bool:
@@ -240,11 +281,16 @@ class Deliveries:
     def _renewed(self, delivery: DeliveryId, lease: Lease, hold: Hold) -> Iterator[None]:
         """Renew the claims of a turn for the block."""
         over = threading.Event()
+        every_s = min(self._look_every_s, self._renew_every_s)
 
         def work() -> None:
-            while not over.wait(self._renew_every_s) and not lease.lost.is_set():
+            renewed_s = time.monotonic()
+            while not over.wait(every_s) and not lease.lost.is_set():
                 try:
-                    lease.renew(delivery, hold)
+                    lease.look(delivery)
+                    if time.monotonic() - renewed_s >= self._renew_every_s:
+                        lease.renew(delivery, hold)
+                        renewed_s = time.monotonic()
                 except TaskQueueUnavailable as error:
                     # The claims outlast many of these; the next renewal finds out.
                     _LOG.warning("turn_not_renewed", extra={"reason": str(error)})

@@ -23,12 +23,13 @@ from uuid import uuid4
 from streams.core.turn.envelope import JOB_ID_PREFIX, AgentTurnEnvelope, EnvelopeError, parse_json
 from streams.core.turn.goal_spec import GoalSpecError, parse_goal_spec
 from streams.core.turn.record import DESCRIPTION_CHARS_MAX
+from streams.edge.turns.task_queue import TurnRejected
 from streams.edge.turns.turn_ledger import TurnLedger
 from streams.edge.turns.turn_store import LISTED_MAX, Session, Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
 from streams.observe import logs
 
-__all__ = ["Enqueuer", "SessionKilled", "TurnRefused"]
+__all__ = ["Enqueuer", "SessionBusy", "SessionKilled", "TurnRefused"]
 
 _LOG = logs.logger(__name__)
 
@@ -37,7 +38,7 @@ METADATA_CHARS_MAX = 65_536
 
 _TURN_FIELDS = (
     *("session_id", "agent_name", "tenant"),
-    *("priority", "prio_bucket", "deadline_unix"),
+    *("priority", "prio_bucket", "deadline_unix", "when_busy"),
 )
 _TASK_FIELDS = ("description", "domain", *_TURN_FIELDS)
 _DOMAIN_CHARS_MAX = 256
@@ -49,6 +50,10 @@ class TurnRefused(ValueError):  # noqa: N818 - the caller's to mend; nothing was
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
+
+
+class SessionBusy(TurnRefused):
+    """A session that has unfinished turns does not take one that will not wait."""
 
 
 class SessionKilled(TurnRefused):
@@ -76,9 +81,11 @@ class Enqueuer:
         """Create a goal and enqueue its first turn.
 
         Args:    asked: the fields of a goal, and `session_id` (a new one is made without it),
-                 `agent_name`, `domain`, `tenant`, `priority`, `deadline_unix`.
+                 `agent_name`, `domain`, `tenant`, `priority`, `deadline_unix`,
+                 `when_busy`.
         Returns: what the caller is told, the turn's handle as `dispatch`.
-        Raises:  TurnRefused; SessionKilled.  TaskQueueUnavailable, and the goal has failed.
+        Raises:  TurnRefused; SessionKilled.  TaskQueueUnavailable, and the goal has failed;
+                 SessionBusy, where the carrier knows at once, and it has failed as well.
         """
         turn = {name: asked[name] for name in _TURN_FIELDS if name in asked}
         rest = {name: asked[name] for name in asked if name not in {*_TURN_FIELDS, "domain"}}
@@ -114,7 +121,7 @@ class Enqueuer:
         """Create an orchestrator task and enqueue its turn; without a session, it is its own.
 
         Args:    asked: `description`, and `agent_name`, `domain`, `session_id`, `tenant`,
-                 `priority`, `deadline_unix`.
+                 `priority`, `deadline_unix`, `when_busy`.
         Returns: the turn's handle.
         Raises:  as `create_goal`.
         """
@@ -223,6 +230,9 @@ class Enqueuer:
             # Also what could not be written may have been: a carrier does not always say.
             await self._note_failure(record, str(error), is_new=known is None)
             raise
+        except TurnRejected as rejected:
+            await self._ledger.move(record, to=Status.FAILED, error=str(rejected))
+            raise SessionBusy(str(rejected)) from rejected
         return envelope.handle()
 
     async def _note_failure(self, record: TurnRecord, reason: str, *, is_new: bool) -> None:

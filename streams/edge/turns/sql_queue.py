@@ -17,6 +17,7 @@ from typing import Any
 
 from streams.core.turn.partition_key import partition_key_for
 from streams.edge.turns.database import Database, Transaction
+from streams.edge.turns.sql_policies import SqlPolicies
 from streams.edge.turns.task_queue import (
     DEPTH_MAX,
     ITEM_BYTES_MAX,
@@ -24,6 +25,7 @@ from streams.edge.turns.task_queue import (
     DeadLetter,
     DeliveryId,
     Item,
+    Taken,
 )
 from streams.errors import TaskQueueFull
 from streams.observe import logs
@@ -54,6 +56,7 @@ _QUEUE = (
         claimed_at BIGINT,
         deliveries INTEGER NOT NULL DEFAULT 0,
         visible_at BIGINT NOT NULL DEFAULT 0,
+        interrupted_by TEXT,
         enqueued_at BIGINT NOT NULL
     )""",
     "CREATE INDEX agent_dispatch_queue_heads ON agent_dispatch_queue (id) WHERE is_head = 1",
@@ -69,12 +72,12 @@ _DEAD_LETTERS = (
     )""",
 )
 _SHAPE = """SELECT id, session_key, data, is_head, claimed_by, claimed_at, deliveries, visible_at,
-    enqueued_at FROM agent_dispatch_queue WHERE id < 0"""
+    interrupted_by, enqueued_at FROM agent_dispatch_queue WHERE id < 0"""
 
 _PUT = """INSERT INTO agent_dispatch_queue (session_key, data, is_head, enqueued_at) VALUES (?, ?,
     CASE WHEN EXISTS (SELECT 1 FROM agent_dispatch_queue WHERE session_key = ?) THEN 0 ELSE 1 END,
     {now})"""
-_OLDEST = """SELECT id, data, deliveries FROM agent_dispatch_queue
+_OLDEST = """SELECT id, data, deliveries, interrupted_by FROM agent_dispatch_queue
     WHERE is_head = 1 AND visible_at < {now} ORDER BY id LIMIT 1 {skip_locked}"""
 _CLAIM = """UPDATE agent_dispatch_queue SET claimed_by = ?, claimed_at = {now},
     visible_at = {now} + ?, deliveries = deliveries + 1 WHERE id = ?"""
@@ -85,6 +88,7 @@ _RELEASE = (
     visible_at = {now} - 1 + ? """
     + _HELD
 )
+_INTERRUPTED = "SELECT interrupted_by FROM agent_dispatch_queue " + _HELD
 _SESSION_OF = "SELECT session_key FROM agent_dispatch_queue " + _HELD
 _REMOVE = "DELETE FROM agent_dispatch_queue " + _HELD
 _PROMOTE = """UPDATE agent_dispatch_queue SET is_head = 1
@@ -105,7 +109,8 @@ class SqlTaskQueue:
 
     Args:   consumer: who takes items, as told in `claimed_by`.  visibility_ms: how long a claim
             lasts unless it is renewed.  depth_max: items that the queue holds; when several
-            producers fill it at once it may be passed by 256 items of each.
+            producers fill it at once it may be passed by 256 items of each.  policies: what becomes
+            of items whose sessions are busy; without it all are appended.
     Raises: TaskQueueUnavailable, here as from every method.
     """
 
@@ -116,12 +121,14 @@ class SqlTaskQueue:
         consumer: str,
         visibility_ms: int = VISIBILITY_MS,
         depth_max: int = DEPTH_MAX,
+        policies: SqlPolicies | None = None,
     ) -> None:
         self.backend = database.backend
         self._database = database
         self._consumer = consumer
         self._visibility_ms = visibility_ms
         self._depth_max = depth_max
+        self._policies = policies
         self._depth_at_most = depth_max
         self._puts_until_count = 0
         database.make("agent_dispatch_queue", _QUEUE)
@@ -144,6 +151,8 @@ class SqlTaskQueue:
 
         def work(transaction: Transaction) -> None:
             transaction.alone(key)
+            if self._policies is not None:
+                self._policies.apply(transaction, key, item)
             transaction.change(_PUT, (key, text, key))
 
         self._database.run(work)
@@ -152,23 +161,34 @@ class SqlTaskQueue:
 
     def get(self) -> tuple[DeliveryId, Item] | None:
         """Claim the oldest head that nobody holds; see `TaskQueue.get`."""
+        found = self.take()
+        return None if found is None else (found.delivery, found.item)
+
+    def take(self) -> Taken | None:
+        """Claim the oldest head that nobody holds; see `ClaimedQueue.take`."""
         while True:
             claimed = self._database.run(self._claim)
             if claimed is None:
                 return None
-            number, text, deliveries = claimed
+            number, text, deliveries, interrupted_by = claimed
             delivery = DeliveryId(f"{number}.{deliveries}")
             item = _item(text)
             if not isinstance(item, str):
-                return delivery, item
+                return Taken(delivery, item, interrupted_by)
             _LOG.warning("turn_unreadable", extra={"delivery": delivery, "reason": item})
             self.bury(delivery, item)
 
-    def _claim(self, transaction: Transaction) -> tuple[int, str, int] | None:
-        for number, text, deliveries in transaction.execute(_OLDEST):
+    def _claim(self, transaction: Transaction) -> tuple[int, str, int, str | None] | None:
+        for number, text, deliveries, interrupted_by in transaction.execute(_OLDEST):
             transaction.change(_CLAIM, (self._consumer, self._visibility_ms, number))
-            return number, text, deliveries + 1
+            return number, text, deliveries + 1, interrupted_by
         return None
+
+    def interrupted_by(self, delivery: DeliveryId, /) -> str | None:
+        """Return who interrupted a claimed item; see `ClaimedQueue.interrupted_by`."""
+        held = _held(delivery)
+        rows = self._database.run(lambda transaction: transaction.execute(_INTERRUPTED, held))
+        return rows[0][0] if rows else None
 
     def ack(self, delivery: DeliveryId, /) -> bool:
         """Remove an item; its session's next one becomes available.  See `TaskQueue.ack`."""

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from streams.core.turn.claim import (
     CLAIM_TTL_MS,
     Claimable,
+    Decision,
     Expire,
     Run,
     Skip,
@@ -68,6 +69,9 @@ _CLAIM = """UPDATE agent_turn_records SET status = 'running', fence = fence + 1,
     WHERE record_id = ?"""
 _EXPIRE = """UPDATE agent_turn_records SET status = 'failed', error = ?, updated_at = {now}
     WHERE record_id = ?"""
+_CANCEL = """UPDATE agent_turn_records SET status = 'cancelled', error = ?, updated_at = {now}
+    WHERE record_id = ?"""
+_STATUS = "SELECT status FROM agent_turn_records WHERE record_id = ?"
 _HELD = "WHERE record_id = ? AND fence = ? AND status = 'running'"
 _RENEW = (
     """UPDATE agent_turn_records SET renewed_at = {now}, updated_at = {now},
@@ -121,32 +125,66 @@ class SqlRecords:
         rows = self._database.run(lambda transaction: transaction.execute(_READ, (key,)))
         return _record(rows[0]) if rows else None
 
+    def decision(self, transaction: Transaction, envelope: AgentTurnEnvelope) -> Decision:
+        """Return what a worker would do with a turn now; its record stays as it is meanwhile."""
+        decision, _, _ = self._decided(transaction, envelope)
+        return decision
+
+    def status(self, transaction: Transaction, record_id: str) -> str | None:
+        """Return the status of a record; None when there is none."""
+        rows = transaction.execute(_STATUS, (record_id,)) if record_id == text_of(record_id) else ()
+        return rows[0][0] if rows else None
+
     def claim(self, envelope: AgentTurnEnvelope, by: Claimant, /) -> ClaimAnswer:
         """Take the record that an envelope refers to; see `TurnStore.claim`."""
         key = envelope.payload_ref
-        if key != text_of(key):
-            return ClaimAnswer(Skip("unknown_record"), None)
 
         def work(transaction: Transaction) -> ClaimAnswer:
-            rows = transaction.execute(_READ + "{for_update}", (key,))
-            found = _record(rows[0]) if rows else None
-            ((now_ms,),) = transaction.execute("SELECT {now}")
-            decision = decide(
-                envelope, found and _claimable(found), now_ms=now_ms, ttl_ms=self._claim_ttl_ms
-            )
+            decision, found, now_ms = self._decided(transaction, envelope)
             match decision:
                 case Run():
                     transaction.change(_CLAIM, (text_of(by.token), text_of(by.host), key))
                 case Expire(error):
                     transaction.change(_EXPIRE, (cut(error), key))
-                case Wait(until_ms):
-                    wait_ms = self._claim_ttl_ms if until_ms is None else until_ms - now_ms
-                    return ClaimAnswer(decision, found, wait_ms)
-                case Skip():
-                    return ClaimAnswer(decision, found)
+                case Wait() | Skip():
+                    return self._left(decision, found, now_ms)
             return ClaimAnswer(decision, _record(transaction.execute(_READ, (key,))[0]))
 
         return self._database.run(work)
+
+    def cancel(self, envelope: AgentTurnEnvelope, error: str, /) -> ClaimAnswer:
+        """End the record of a turn that is not to run; see `TurnStore.cancel`."""
+        key = envelope.payload_ref
+
+        def work(transaction: Transaction) -> ClaimAnswer:
+            decision, found, now_ms = self._decided(transaction, envelope)
+            if isinstance(decision, Wait | Skip):
+                return self._left(decision, found, now_ms)
+            transaction.change(_CANCEL, (cut(error), key))
+            return ClaimAnswer(decision, _record(transaction.execute(_READ, (key,))[0]))
+
+        return self._database.run(work)
+
+    def _decided(
+        self, transaction: Transaction, envelope: AgentTurnEnvelope
+    ) -> tuple[Decision, TurnRecord | None, int]:
+        """Decide over a turn's record, which stays as it is until the transaction ends."""
+        key = envelope.payload_ref
+        if key != text_of(key):
+            return Skip("unknown_record"), None, 0
+        rows = transaction.execute(_READ + "{for_update}", (key,))
+        found = _record(rows[0]) if rows else None
+        ((now_ms,),) = transaction.execute("SELECT {now}")
+        record = None if found is None else _claimable(found)
+        decision = decide(envelope, record, now_ms=now_ms, ttl_ms=self._claim_ttl_ms)
+        return decision, found, now_ms
+
+    def _left(self, decision: Wait | Skip, found: TurnRecord | None, now_ms: int) -> ClaimAnswer:
+        """Return the answer over a record that is left as it is."""
+        if isinstance(decision, Skip):
+            return ClaimAnswer(decision, found)
+        wait_ms = self._claim_ttl_ms if decision.until_ms is None else decision.until_ms - now_ms
+        return ClaimAnswer(decision, found, wait_ms)
 
     def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
         """Say that the holder lives; see `TurnStore.renew`."""

@@ -9,6 +9,7 @@ from streams.core.turn.claim import CLAIM_TTL_MS
 from streams.edge.turns.database import Database, Transaction
 from streams.edge.turns.file_guard import FileGuard
 from streams.edge.turns.session_guard import SessionGuard
+from streams.edge.turns.sql_policies import SqlPolicies
 from streams.edge.turns.sql_queue import SqlTaskQueue
 from streams.edge.turns.sql_records import SqlRecords
 from streams.edge.turns.sql_sessions import SqlSessions, SqlWorkers
@@ -96,10 +97,11 @@ def opened_turns(
 ) -> SqlTurns:
     """Return all that turns need of a database, whose connection ends when it cannot be had."""
     try:
+        store = SqlTurnStore(database, claim_ttl_ms=claim_ttl_ms)
         return SqlTurns(
-            queue=SqlTaskQueue(database, consumer=consumer),
+            queue=SqlTaskQueue(database, consumer=consumer, policies=SqlPolicies(store)),
             guard=guard,
-            store=SqlTurnStore(database, claim_ttl_ms=claim_ttl_ms),
+            store=store,
             database=database,
         )
     except BaseException:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NewType, Protocol, runtime_checkable
 
 from streams.core.turn.envelope import ENVELOPE_BYTES_MAX
+from streams.core.turn.policies import rejected_for
+from streams.errors import HarnError
 
 __all__ = [
     "DEPTH_MAX",
@@ -24,7 +26,9 @@ __all__ = [
     "DeadLetter",
     "DeliveryId",
     "Item",
+    "Taken",
     "TaskQueue",
+    "TurnRejected",
 ]
 
 VISIBILITY_MS = 600_000
@@ -41,6 +45,23 @@ Item = Mapping[str, Any]
 
 DeliveryId = NewType("DeliveryId", str)
 """One delivery of an item: another delivery of the same item has another id."""
+
+
+class TurnRejected(HarnError):  # noqa: N818 - an answer, which its `when_busy` asked for
+    """A turn was not appended since its session is busy; `job_id` is of the turn in its way."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(rejected_for(job_id))
+        self.job_id = job_id
+
+
+class Taken(NamedTuple):
+    """A claimed item."""
+
+    delivery: DeliveryId
+    item: Item
+    interrupted_by: str | None
+    """The job of the turn that interrupted it: it is to end, and not to run."""
 
 
 class DeadLetter(NamedTuple):
@@ -63,7 +84,11 @@ class TaskQueue(Protocol):
     def put(self, item: Item, /) -> None:
         """Append an item; on return it is durable.
 
+        Its `when_busy` is applied in the same step: `interrupt` marks the unfinished turns of its
+        session that are in its way, which makes them end before it is delivered.
+
         Raises: ValueError, when it is no JSON object or is too large.  TaskQueueFull.
+                TurnRejected, by `reject`: a turn is in its way.
         """
         ...
 
@@ -86,6 +111,14 @@ class TaskQueue(Protocol):
 @runtime_checkable
 class ClaimedQueue(TaskQueue, Protocol):
     """A queue whose claims can be prolonged and given back; Kafka has its group for this."""
+
+    def take(self) -> Taken | None:
+        """Claim as `get` does, and say whether the item was interrupted while it waited."""
+        ...
+
+    def interrupted_by(self, delivery: DeliveryId, /) -> str | None:
+        """Return the job of the turn that interrupted a claimed item; None while none did."""
+        ...
 
     def renew(self, delivery: DeliveryId, /) -> bool:
         """Start the time of a claim anew; false when it has been lost to somebody else."""

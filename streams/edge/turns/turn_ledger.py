@@ -34,7 +34,10 @@ class TurnLedger(Protocol):
         ...
 
     async def put(self, envelope: AgentTurnEnvelope, /) -> None:
-        """Append a turn; on return it is durable."""
+        """Append a turn; on return it is durable.
+
+        Raises: TurnRejected: it was not to wait, and its session is busy, as a database knows.
+        """
         ...
 
     async def move(

@@ -170,6 +170,14 @@ class TurnStore(Protocol):
         """
         ...
 
+    def cancel(self, envelope: AgentTurnEnvelope, error: str, /) -> ClaimAnswer:
+        """End the record of a turn that is not to run as cancelled, if nobody has it.
+
+        The answer is what `claim` would have been: after `Run` and `Expire` the record is
+        cancelled; otherwise it is left as it is.
+        """
+        ...
+
     def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
         """Say that the holder lives, and how far it is; false when the claim was lost."""
         ...

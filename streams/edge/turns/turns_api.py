@@ -9,8 +9,10 @@
 | `GET /api/graph/orchestrate/job/{id}` | the task, or 404 with `status` `not_found` |
 | `GET /api/fleet/topology` | sessions by domain, goals, and the workers that live |
 
-400 says all that is wrong with a request, 409 that its session was killed, 413 that its body is too
-large.  503 says that what carries turns is away: a goal or task of the request has failed then.
+400 says all that is wrong with a request, 409 that its session was killed, or is busy and the turn
+was not to wait (where that is known at once: on Kafka the owner of the session decides, and the
+record says so), 413 that its body is too large.  503 says that what carries turns is away: a goal
+or task of the request has failed then.
 Nobody is authenticated here.
 
 Source: SEMANTICS 8.1, 8.2 and 8.9; seed queue-driven-agent-dispatch, "Fleet visibility".
@@ -33,7 +35,7 @@ from streams.edge.ingest.answer import (
     read_body,
 )
 from streams.edge.ingest.origins import Origins
-from streams.edge.turns.enqueuer import Enqueuer, SessionKilled, TurnRefused
+from streams.edge.turns.enqueuer import Enqueuer, SessionBusy, SessionKilled, TurnRefused
 from streams.edge.turns.turn_ledger import TurnLedger
 from streams.edge.turns.turn_store import LISTED_MAX, Status
 from streams.edge.turns.turns_json import goal_json, job_json, topology_json
@@ -94,8 +96,8 @@ class TurnsApi:
                 self._origins.check(request)
                 try:
                     return Answered(await respond(request))
-                except SessionKilled as killed:
-                    raise Refused(409, killed.problems) from killed
+                except (SessionKilled, SessionBusy) as refused:
+                    raise Refused(409, refused.problems) from refused
                 except TurnRefused as refused:
                     raise Refused(400, refused.problems) from refused
                 except TaskQueueUnavailable as error:

@@ -137,6 +137,24 @@ async def test_a_session_is_paused_resumed_and_killed(
     assert (await client.post("/api/goals", json={**GOAL, "session_id": "s1"})).status_code == 409
 
 
+async def test_a_task_that_will_not_wait_is_refused_while_its_session_is_busy(
+    client: httpx.AsyncClient,
+) -> None:
+    asked = {"action": "dispatch", "description": "look after it", "session_id": "s1"}
+    first = await client.post("/api/graph/orchestrate", json={**asked, "when_busy": "reject"})
+    assert first.status_code == 202
+
+    second = await client.post("/api/graph/orchestrate", json={**asked, "when_busy": "reject"})
+
+    assert second.status_code == 409
+    [problem] = second.json()["problems"]
+    assert problem == f"rejected: turn {first.json()['job_id']} of its session had not ended"
+    third = await client.post("/api/graph/orchestrate", json={**asked, "when_busy": "at once"})
+    assert third.status_code == 400
+    [problem] = third.json()["problems"]
+    assert problem == 'when_busy is "at once", expected one of enqueue, reject, interrupt'
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
