@@ -4,6 +4,7 @@
                                       ├─ UNSURE ─▸ put_back when all records were read
                                       ├─ WAITS ──▸ it is the next of its session again
                                       └─ DONE ───▸ it has ended without running
+              └──▸ overrule ──▸ end_overruled ──▸ the same, of turns whose session was busy
                                          end, give_back ◂── its body
 
 Nothing here is durable by itself: what is to be written gathers, and `batch` hands it over together
@@ -26,31 +27,28 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any
 
-from streams.core.record import Output, Position
+from streams.core.record import Position
 from streams.core.turn import words
 from streams.core.turn.bookmark import Bookmark, Floors
-from streams.core.turn.claim import CLAIM_TTL_MS, ENDED, Expire, Run, Skip, Wait, decide
+from streams.core.turn.claim import CLAIM_TTL_MS, ENDED, Decision, Expire, Run, Skip, Wait, decide
 from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
-from streams.core.turn.gathering import Batch, Gathering
+from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held, Loaded
 from streams.core.turn.lanes import MAX_BEYOND_PREFIX, Lanes, Turn
+from streams.core.turn.pen import Pen
+from streams.core.turn.policies import Policies
 from streams.core.turn.record import (
     End,
     Holder,
     claimed_goal,
     claimed_job,
-    ended_goal,
-    ended_job,
     outcome_of,
     released_goal,
     released_job,
 )
-from streams.core.turn.session import began, ended, said
 from streams.core.wire import (
     AgentGoal,
-    AgentJob,
     AgentJobStatus,
-    AgentSession,
     TurnOutcome,
     TurnReleaseReason,
 )
@@ -100,8 +98,6 @@ class Owner:
         self.memory = loaded.memory
         self.holder = Holder(token=token, host=host, fence=loaded.memory.next_fence)
         self.lanes = Lanes(loaded.committed, max_beyond_prefix=max_beyond_prefix)
-        self.said_since = 0
-        """Words about turns since it was told where the claims end."""
         self._committed = loaded.committed
         self._ttl_ms = ttl_ms
         self._recent_max = recent_max
@@ -109,7 +105,8 @@ class Owner:
         self._claims_end = loaded.claims_end
         self._held: dict[int, Held] = {}
         self._recent: OrderedDict[str, None] = OrderedDict()
-        self._gathering = Gathering(loaded.partition)
+        self._pen = Pen(loaded.partition, loaded.memory, token)
+        self._policies = Policies(self.lanes, lambda offset: self._held[offset].envelope)
 
     # ------------------------------------------------------------------ reading
     @property
@@ -120,7 +117,7 @@ class Owner:
     @property
     def is_full(self) -> bool:
         """Whether so much is to be written that nothing more is begun meanwhile."""
-        return len(self._gathering) >= PENDING_MAX
+        return len(self._pen.gathering) >= PENDING_MAX
 
     def take(self, envelope: AgentTurnEnvelope, at: Position, *, arrived_ms: int) -> None:
         """Take the next turn of the log."""
@@ -130,6 +127,8 @@ class Owner:
         if not finished:
             turn = Turn(envelope.bucket, at.offset, envelope.session_id)
             self._held[at.offset] = Held(turn, envelope, at, arrived_ms)
+            if envelope.when_busy != "enqueue" and not self._is_duplicate(envelope.job_id):
+                self._policies.took(turn)
 
     def bury(
         self,
@@ -145,7 +144,7 @@ class Owner:
         self.lanes.take(at.offset, "", 0, finished=True)
         by = self.holder
         letter = words.dead_lettered(error, at, by, key=key, raw=raw, timestamp_ms=timestamp_ms)
-        self._gathering.say(letter, at)
+        self._pen.gathering.say(letter, at)
 
     def learn(self, kind: str, key: str, value: Mapping[str, Any] | None) -> None:
         """Take a record of the API: a new one, or what people want of a session."""
@@ -160,14 +159,11 @@ class Owner:
     def begin(self, held: Held, now_ms: int) -> Begun:
         """Begin the turn that `best` named."""
         self.lanes.start(held.turn)
+        self._policies.relent(held.turn)
         held.started = True
-        job_id = held.envelope.job_id
-        if job_id in self._recent or self.memory.has_ended(job_id):
+        if self._is_duplicate(held.envelope.job_id):
             return self._skip(held, _DUPLICATE, now_ms)
-        record = self.memory.claimable(held.envelope)
-        fence = self.holder.fence
-        decision = decide(held.envelope, record, now_ms=now_ms, ttl_ms=self._ttl_ms, fence=fence)
-        match decision:
+        match self._decision(held, now_ms):
             case Run():
                 if self._may_have_forgotten_session(held):
                     return Begun.UNSURE
@@ -188,17 +184,21 @@ class Owner:
         if held.tried is not None:
             before = held.tried.attempt
         held.tried = words.Tried(before + 1, now_ms)
-        self._say(words.claimed(envelope, held.at, by, attempt=before + 1, now_ms=now_ms), held)
-        if (goal := self._goal(held)) is not None:
-            goal = claimed_goal(goal, by, job_id=envelope.job_id, now_ms=now_ms)
-            self._write_goal(held, goal)
+        self._pen.say(words.claimed(envelope, held.at, by, attempt=before + 1, now_ms=now_ms), held)
+        if (goal := self._pen.goal_of(held)) is not None:
+            self._pen.goal(held, claimed_goal(goal, by, job_id=envelope.job_id, now_ms=now_ms))
         else:
             job = self.memory.job(envelope.payload_ref)
             assert job is not None, "what may run has a record"
-            self._write_job(held, claimed_job(job, by, now_ms=now_ms))
-        session = self.memory.session(envelope.session_id)
-        if session is not None:
-            self._write_session(held, began(session, now_ms=now_ms))
+            self._pen.job(held, claimed_job(job, by, now_ms=now_ms))
+        self._pen.session_began(held, now_ms)
+
+    def _decision(self, held: Held, now_ms: int) -> Decision:
+        record, fence = self.memory.claimable(held.envelope), self.holder.fence
+        return decide(held.envelope, record, now_ms=now_ms, ttl_ms=self._ttl_ms, fence=fence)
+
+    def _is_duplicate(self, job_id: str) -> bool:
+        return job_id in self._recent or self.memory.has_ended(job_id)
 
     def _may_have_forgotten_session(self, held: Held) -> bool:
         memory = self.memory
@@ -206,9 +206,52 @@ class Owner:
             return False
         return memory.session(held.envelope.session_id) is None
 
-    def _goal(self, held: Held) -> AgentGoal | None:
-        is_goal = held.envelope.kind == "goal_loop"
-        return self.memory.goal(held.envelope.payload_ref) if is_goal else None
+    # ------------------------------------------------------------------ busy sessions
+    def overrule(self, now_ms: int) -> list[Held]:
+        """Let turns interrupt others, as far as they may; return which of these run.
+
+        Their bodies are to be told to end at once; however they do, `end` says what it comes to.
+        """
+        running: list[Held] = []
+        for turn in self._policies.interrupting:
+            if isinstance(self._decision(self._held[turn.offset], now_ms), Run):
+                found = self._policies.interrupt(turn)
+                running += [self._held[each.offset] for each in found]
+        return running
+
+    def best_overruled(self) -> Held | None:
+        """Return the turn that is to end without running and may; it takes no slot."""
+        turn = None if self.is_full else self.lanes.best_aside()
+        return None if turn is None else self._held[turn.offset]
+
+    def is_overruled(self, held: Held) -> bool:
+        """Whether a turn is not to run, or to run no more."""
+        return self._policies.overruled(held.at.offset) is not None
+
+    def end_overruled(self, held: Held, now_ms: int) -> Begun:
+        """End the turn that `best_overruled` named: DONE, or UNSURE."""
+        self.lanes.start(held.turn)
+        held.started = True
+        word = self._policies.overruled(held.at.offset)
+        assert word is not None, "only what was overruled is set aside"
+        record = self.memory.claimable(held.envelope)
+        status = None if record is None else record.status
+        if self._is_duplicate(held.envelope.job_id):
+            self._finish(held, "skipped", status, _DUPLICATE, now_ms)
+            return Begun.DONE
+        is_over = status is None or status == "paused" or status in ENDED
+        if is_over and not held.certain:
+            return Begun.UNSURE
+        is_left = word.outcome == "rejected" and self._policies.is_record_shared(held.turn)
+        if is_over and status is not None:
+            reason = "paused" if status == "paused" else "terminal"
+            self._finish(held, "skipped", status, reason, now_ms)
+        elif is_over or is_left:
+            self._finish(held, word.outcome, status, word.error, now_ms)
+        else:
+            self._pen.end_record(held, word.status, word.error, now_ms)
+            self._finish(held, word.outcome, word.status, word.error, now_ms)
+        return Begun.DONE
 
     # ------------------------------------------------------------------ what runs
     def write(self, held: Held, goal: AgentGoal) -> bool:
@@ -220,7 +263,7 @@ class Owner:
         held.goal = goal
         if goal["status"] in ENDED:
             return False
-        self._write_goal(held, goal)
+        self._pen.goal(held, goal)
         return True
 
     def end(
@@ -233,20 +276,19 @@ class Owner:
         goal: AgentGoal | None = None,
         now_ms: int,
     ) -> None:
-        """End a turn whose body has returned; `goal` is its record after the last iteration."""
-        token = self.holder.token
-        if held.goal is not None:
-            after = _goal_at_end(goal or held.goal, status, token, error, now_ms)
-            self._write_goal(held, after)
-            stands, result, error = after["status"], after["result"], after["error"]
+        """End a turn whose body has returned; `goal` is its record after the last iteration.
+
+        One that was interrupted is cancelled, unless it was completed all the same, or had failed.
+        """
+        goal = goal or held.goal
+        word = self._policies.overruled(held.at.offset)
+        has_ended = status == "completed" or (goal is not None and goal["status"] in ENDED)
+        if word is not None and not has_ended:
+            status, result, error = word.status, None, word.error
         else:
-            assert held.job is not None, "only what was claimed can end"
-            job = ended_job(
-                held.job, status, executed_by=token, result=result, error=error, now_ms=now_ms
-            )
-            self._write_job(held, job)
-            stands, result, error = job["status"], job["result"], job["error"]
-        self._finish(held, outcome_of(stands), stands, error, now_ms)
+            word = None
+        stands, result, error = self._pen.end_run(held, goal, status, result, error, now_ms)
+        self._finish(held, word.outcome if word else outcome_of(stands), stands, error, now_ms)
         self._leave_session(held, stands, result, now_ms)
 
     def give_back(
@@ -260,14 +302,12 @@ class Owner:
         """Give back a turn that was claimed: it is begun again, here not before that moment."""
         by = self.holder
         word = words.released(held.envelope, held.at, by, reason=reason, now_ms=now_ms)
-        self._say(word, held)
+        self._pen.say(word, held)
         if held.written is not None:  # an iteration that was not written is done anew
-            self._write_goal(held, released_goal(held.written, now_ms=now_ms))
+            self._pen.goal(held, released_goal(held.written, now_ms=now_ms))
         elif held.job is not None:
-            self._write_job(held, released_job(held.job, now_ms=now_ms))
-        session = self.memory.session(held.envelope.session_id)
-        if session is not None:
-            self._write_session(held, {**session, "status": "queued", "updated_at_ms": now_ms})
+            self._pen.job(held, released_job(held.job, now_ms=now_ms))
+        self._pen.session_waits(held, now_ms)
         self._put_back(held, not_before_ms)
 
     def is_known(self, held: Held) -> bool:
@@ -286,6 +326,7 @@ class Owner:
         held.started = False
         held.goal = held.written = held.job = None
         self.lanes.give_back(held.turn, not_before_ms=not_before_ms)
+        self._policies.given_back(held.turn)
 
     # ------------------------------------------------------------------ ends
     def _skip(self, held: Held, reason: str, now_ms: int) -> Begun:
@@ -296,13 +337,7 @@ class Owner:
         return Begun.DONE
 
     def _expire(self, held: Held, error: str, now_ms: int) -> Begun:
-        token = self.holder.token
-        if (goal := self._goal(held)) is not None:
-            failed = ended_goal(goal, "failed", executed_by=token, error=error, now_ms=now_ms)
-            self._write_goal(held, failed)
-        elif (job := self.memory.job(held.envelope.payload_ref)) is not None:
-            ended_now = ended_job(job, "failed", executed_by=token, error=error, now_ms=now_ms)
-            self._write_job(held, ended_now)
+        self._pen.end_record(held, "failed", error, now_ms)
         self._finish(held, "expired", "failed", error, now_ms)
         self._leave_session(held, "failed", None, now_ms)
         return Begun.DONE
@@ -325,9 +360,10 @@ class Owner:
             tried=held.tried,
             now_ms=now_ms,
         )
-        self.said_since += 1
-        self._gathering.end(word, held.at, outcome)
+        self._pen.said_since += 1
+        self._pen.gathering.end(word, held.at, outcome)
         self.lanes.finish(held.turn)
+        self._policies.ended(held.turn)
         del self._held[held.at.offset]
         self._recent[held.envelope.job_id] = None
         if len(self._recent) > self._recent_max:
@@ -336,57 +372,29 @@ class Owner:
     def _leave_session(
         self, held: Held, status: AgentJobStatus | None, result: str | None, now_ms: int
     ) -> None:
-        """Write the session as it is after a turn, with what the turn came to."""
-        session = self.memory.session(held.envelope.session_id)
-        if session is None:
-            return
-        if result:
-            session = said(session, "assistant", result, now_ms=now_ms)
         others_wait = self.lanes.waits_in(held.envelope.session_id)
-        after = ended(session, record_status=status, others_wait=others_wait, now_ms=now_ms)
-        self._write_session(held, after)
+        self._pen.session_left(held, status, result, now_ms, others_wait=others_wait)
 
     # ------------------------------------------------------------------ writing
     @property
     def is_due(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self._gathering) or self.lanes.committable != self._committed
+        return bool(self._pen.gathering) or self.lanes.committable != self._committed
+
+    @property
+    def said_since(self) -> int:
+        """Words about turns since it was told where the claims end."""
+        return self._pen.said_since
 
     def claims_end_at(self, offset: int) -> None:
         """Note where the claims end, with all earlier batches in them; it may be more by now."""
         self._claims_end = max(self._claims_end, offset)
-        self.said_since = 0
+        self._pen.said_since = 0
 
     def batch(self) -> Batch:
         """Hand over all that is to be written now, as one transaction."""
         lanes = self.lanes
         self._committed = lanes.committable
         claims_from = self._floors.at(self._committed, lanes.next_offset, self._claims_end)
-        return self._gathering.batch(self._committed, str(Bookmark(claims_from, self.holder.fence)))
-
-    def _say(self, word: Output, held: Held) -> None:
-        self.said_since += 1
-        self._gathering.say(word, held.at)
-
-    def _write_goal(self, held: Held, goal: AgentGoal) -> None:
-        held.goal = held.written = goal
-        output = self._gathering.goal(goal, held.at)
-        self.memory.fold(output.kind, output.key, goal)
-
-    def _write_job(self, held: Held, job: AgentJob) -> None:
-        held.job = job
-        output = self._gathering.job(job, held.at)
-        self.memory.fold(output.kind, output.key, job)
-
-    def _write_session(self, held: Held, session: AgentSession) -> None:
-        output = self._gathering.session(session, held.at)
-        self.memory.fold(output.kind, output.key, session)
-
-
-def _goal_at_end(
-    goal: AgentGoal, status: End, token: str, error: str | None, now_ms: int
-) -> AgentGoal:
-    """Return a goal as its turn leaves it: its last iteration may have ended it already."""
-    if goal["status"] in ENDED:
-        return {**goal, "executed_by": token, "updated_at_ms": now_ms}
-    return ended_goal(goal, status, executed_by=token, error=error, now_ms=now_ms)
+        bookmark = str(Bookmark(claims_from, self.holder.fence))
+        return self._pen.gathering.batch(self._committed, bookmark)

@@ -14,9 +14,9 @@ A turn of the same job, or of the same goal or task, as another one is not in it
 the two has nothing left to do when it is its turn, and is skipped.  What was overruled is in
 nobody's way either.
 
-Decisions are as durable as what follows from them.  The end of a rejected turn is given to the
-owner before any later end of the turn in its way, so whoever reads the log finds both or may decide
-anew.
+A rejection is given to the owner no later than the end of the turn in its way, unless its own
+record is not read yet.  Who takes the partition over decides anew what is not durable: nobody has
+heard of it.
 
 Source: DESIGN "A turn".  LangGraph's `reject`, `enqueue` and `interrupt` of one thread's runs are
 the model; its `rollback` would need what a body did to be undone.

@@ -82,6 +82,10 @@ class Running:
         self.reason = self.reason or reason
         self.cancelled.set()
 
+    def overrule(self) -> None:
+        """Ask the body to end at once: a later turn takes its place."""
+        self.cancelled.set()
+
     def cancel(self) -> None:
         """End a body that was asked to."""
         if self._task is not None:

@@ -25,6 +25,10 @@ _INTERRUPTED_AGAIN_MS = 1_000
 """Before a turn is begun again that its body has given back by itself."""
 
 
+_END_S = 1.0
+"""For a body to end by itself when a later turn takes its place; then it is cancelled."""
+
+
 class SlotSink(Protocol):
     """Told on the event loop."""
 
@@ -86,6 +90,7 @@ class Slots:
         partitions = list(self._partitions())
         for partition in partitions:
             self._sink.fill(partition)
+            self._overrule(partition, now_ms)
         while self._free > 0:
             found: Held | None = None
             where: OwnedPartition | None = None
@@ -99,6 +104,19 @@ class Slots:
         for partition in partitions:
             partition.wake()
         self._look_when_due(partitions, now_ms)
+
+    def _overrule(self, partition: OwnedPartition, now_ms: int) -> None:
+        """End what is not to run, or to run no more, since its session was busy."""
+        owner = partition.owner
+        for held in owner.overrule(now_ms):
+            running = partition.runs.get(held.at.offset)
+            if running is not None:  # another one has been begun, and its record is awaited
+                running.overrule()
+                self._loop.call_later(_END_S, running.cancel)
+        while (held := owner.best_overruled()) is not None:
+            if owner.end_overruled(held, now_ms) is Begun.UNSURE:
+                partition.unsure[held.at.offset] = held
+                self._sink.doubt(partition)
 
     def _begin(self, partition: OwnedPartition, held: Held, now_ms: int) -> None:
         match partition.owner.begin(held, now_ms):
@@ -136,7 +154,9 @@ class Slots:
             partition.remove_run(running)
         if not running.abandoned and not partition.gone:
             now_ms = self._now_ms()
-            if running.cancelled.is_set():
+            if ending is None and owner.is_overruled(held):
+                owner.end(held, "cancelled", now_ms=now_ms)
+            elif running.cancelled.is_set() and not owner.is_overruled(held):
                 owner.give_back(held, running.reason or "interrupted", now_ms)
             elif ending is None:
                 again_ms = now_ms + _INTERRUPTED_AGAIN_MS

@@ -82,6 +82,7 @@ def test_a_rejected_turn_may_end_while_the_one_in_its_way_runs() -> None:
     waiting = partition.take()
 
     word = partition.policies.overruled(rejected.offset)
+    assert word is not None
     assert word == Overruled("rejected", "first")
     assert (word.status, word.error) == ("failed", rejected_for("first"))
     assert word.error == "rejected: turn first of its session had not ended"
@@ -132,9 +133,10 @@ def test_an_interrupt_ends_what_runs_and_what_waits_and_runs_after_them() -> Non
 
     for each in (running, waiting):
         word = partition.policies.overruled(each.offset)
+        assert word is not None
         assert word == Overruled("interrupted", "urgent")
         assert (word.status, word.error) == ("cancelled", interrupted_by("urgent"))
-    assert word.error == "interrupted by urgent"
+        assert word.error == "interrupted by urgent"
     assert partition.start_aside() == waiting
     partition.finish(waiting)
     assert partition.lanes.best(0) is None, "what it interrupted has not ended"
