@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,15 +18,19 @@ from streams.core.turn.partition_key import partition_of_session, session_key
 from streams.core.turn.record import job_key, new_job, session_record_key
 from streams.core.turn.session import new_session
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, JOBS, SESSIONS, TURNS
+from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import TopicReader
 from streams.edge.turns.body import Body, Claimed, Ending
+from streams.edge.turns.enqueuer import Enqueuer
 from streams.edge.turns.kafka.presence import FLEET
-from streams.edge.turns.kafka.serve import serve
+from streams.edge.turns.kafka.worker import TurnWorker
+from streams.edge.turns.kafka_ledger import KafkaLedger
 from streams.edge.turns.turn_codec import encode_turn
+from streams.edge.turns.turn_view import TurnView
 from streams.kafka import make_admin, make_producer
 from streams.settings import Settings
 from tests.support.app_cluster import Entry
-from tests.support.topics import _wait_until_served
+from tests.support.topics import wait_until_served
 
 CODEC = Codec()
 PARTITIONS = 4
@@ -47,7 +51,7 @@ def provision_turns(settings: Settings) -> None:
         for future in admin.create_topics(new).values():
             future.result(timeout=30)
     for name, count in wanted.items():
-        _wait_until_served(settings, name, count)
+        wait_until_served(settings, name, count)
 
 
 @dataclass
@@ -134,25 +138,36 @@ async def done(_claimed: Claimed) -> Ending:
 class ServedWorker:
     """A worker in this process."""
 
+    worker: TurnWorker
     ran: Ran
-    stop: asyncio.Event
-    task: asyncio.Task[None]
 
 
 @asynccontextmanager
 async def worker(
-    settings: Settings, body: Body = done, *, slots: int = 16, worker_id: str = "w1"
+    settings: Settings, body: Body = done, *, slots: int = 16, name: str = "w"
 ) -> AsyncIterator[ServedWorker]:
     """Run a worker for the block."""
-    ran, stop = Ran(body), asyncio.Event()
-    task = asyncio.ensure_future(
-        serve(settings, CODEC, ran, slots=slots, worker_id=worker_id, stop=stop, observer=ran)
-    )
+    ran = Ran(body)
+    made = TurnWorker(settings, CODEC, ran, slots=slots, token=name, host="here", observer=ran)
+    await made.start()
     try:
-        yield ServedWorker(ran, stop, task)
+        yield ServedWorker(made, ran)
     finally:
-        stop.set()
-        await task
+        await made.stop()
+
+
+@asynccontextmanager
+async def enqueuer(settings: Settings) -> AsyncIterator[Enqueuer]:
+    """What enqueues goals over Kafka, once it has read how they stand."""
+    publisher, view = Publisher(settings, name="test"), TurnView(settings, CODEC)
+    await publisher.start()
+    view.start()
+    try:
+        await view.caught_up.wait()
+        yield Enqueuer(KafkaLedger(settings, publisher, CODEC, view))
+    finally:
+        await view.stop()
+        await publisher.stop()
 
 
 def read_topic(settings: Settings, topic: str) -> list[Entry]:
@@ -185,10 +200,6 @@ async def until(holds: Callable[[], bool], served: ServedWorker, *, within_s: fl
     deadline_s = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline_s, f"not in time: {served.ran}"
-        if served.task.done():
-            served.task.result()
-            raise AssertionError("the worker ended")
+        if served.worker.failed.done():
+            served.worker.failed.result()
         await asyncio.sleep(0.01)
-
-
-Enqueue = Callable[[Iterable[str]], Awaitable[None]]

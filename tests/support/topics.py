@@ -17,11 +17,11 @@ def new_topic(settings: Settings, *, partitions: int = 1, prefix: str = "test") 
     name = f"{prefix}.{uuid.uuid4().hex[:12]}"
     admin = make_admin(settings)  # must live until it has answered
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
-    _wait_until_served(settings, name, partitions)
+    wait_until_served(settings, name, partitions)
     return name
 
 
-def _wait_until_served(settings: Settings, topic: str, partitions: int) -> None:
+def wait_until_served(settings: Settings, topic: str, partitions: int) -> None:
     """Wait for every leader: a busy broker says for a moment that it does not know the topic."""
     consumer = make_consumer(settings, group_id=None)
     deadline_s = time.monotonic() + 30
