@@ -20,47 +20,53 @@ from streams.codec import Codec
 
 _RATES = (50, 100, 200)
 _SECONDS = 12
+_TENANTS = 100
 _WARM_UP_RATE = 100
 _WARM_UP_ROUNDS = 2  # until then the broker's JVM compiles what it runs
 _SETTLE_S = 2
 _TIMEOUT_S = 60.0
+_FULL = "predicate_and_gates"
 
 
 def measure(lab: Lab) -> list[Row]:
-    """Rounds of every rate in turn, on one process with all roles."""
+    """Rounds of every rate in turn, then of a trigger with all on, on one process of all roles."""
     codec = bench_codec()
-    p50: dict[int, list[float]] = {rate: [] for rate in _RATES}
-    p99: dict[int, list[float]] = {rate: [] for rate in _RATES}
-    transactions: dict[int, list[float]] = {rate: [] for rate in _RATES}
+    # The lowest rate has a target, and is asked for again with a predicate and two gates.
+    loads = [(f"{rate}", rate, "bench") for rate in _RATES]
+    loads.append((f"{_RATES[0]}_{_FULL}", _RATES[0], "full"))
+    p50: dict[str, list[float]] = {name: [] for name, _, _ in loads}
+    p99: dict[str, list[float]] = {name: [] for name, _, _ in loads}
+    transactions: dict[str, list[float]] = {name: [] for name, _, _ in loads}
     with serving(lab) as place:
         wait_until_it_works(place, codec)
         for number in range(_WARM_UP_ROUNDS):
-            _round(lab, place, codec, _WARM_UP_RATE, f"warm-{number}")
+            for kind in ("bench", "full"):
+                _round(lab, place, codec, _WARM_UP_RATE, kind, f"warm-{kind}-{number}")
         for number in range(lab.rounds):
-            for rate in _RATES:
-                times_ms, per_second = _round(lab, place, codec, rate, f"{rate}-{number}")
-                p50[rate].append(percentile(times_ms, 0.50))
-                p99[rate].append(percentile(times_ms, 0.99))
-                transactions[rate].append(per_second)
+            for name, rate, kind in loads:
+                times_ms, per_second = _round(lab, place, codec, rate, kind, f"{name}-{number}")
+                p50[name].append(percentile(times_ms, 0.50))
+                p99[name].append(percentile(times_ms, 0.99))
+                transactions[name].append(per_second)
     rows: list[Row] = []
-    for rate in _RATES:
+    for name, rate, _ in loads:
         targets = (at_most(25), at_most(100)) if rate == _RATES[0] else (None, None)
         rows += [
-            Row(f"http_to_handler_p50_at_{rate}", "ms", p50[rate], targets[0]),
-            Row(f"http_to_handler_p99_at_{rate}", "ms", p99[rate], targets[1]),
-            Row(f"transactions_at_{rate}", "per s", transactions[rate]),
+            Row(f"http_to_handler_p50_at_{name}", "ms", p50[name], targets[0]),
+            Row(f"http_to_handler_p99_at_{name}", "ms", p99[name], targets[1]),
+            Row(f"transactions_at_{name}", "per s", transactions[name]),
         ]
     return rows
 
 
 def _round(
-    lab: Lab, place: Serving, codec: Codec, rate: int, name: str
+    lab: Lab, place: Serving, codec: Codec, rate: int, kind: str, name: str
 ) -> tuple[list[float], float]:
     """Times of one round without its first seconds, ms; and transactions per second."""
     outbox = Outbox(place.settings, codec)
     count = lab.scaled(rate * _SECONDS)
     began_s, began = time.monotonic(), place.transactions()
-    sent_ns = asyncio.run(_send(place.events_url, rate, count, name))
+    sent_ns = asyncio.run(_send(place.events_url, rate, count, kind, name))
     per_second = (place.transactions() - began) / (time.monotonic() - began_s)
     outbox.read_until(count, _TIMEOUT_S)
     outbox.close()
@@ -73,7 +79,7 @@ def _round(
     return times_ms, per_second
 
 
-async def _send(url: str, rate: int, count: int, name: str) -> dict[str, int]:
+async def _send(url: str, rate: int, count: int, kind: str, name: str) -> dict[str, int]:
     """Send events at a rate, none waiting for another's answer; when each was sent, ns."""
     pace = Pace(rate)
     sent_ns: dict[str, int] = {}
@@ -83,7 +89,8 @@ async def _send(url: str, rate: int, count: int, name: str) -> dict[str, int]:
             await asyncio.sleep(pace.wait_s)
             event_id = f"latency-{name}-{number}"
             sent_ns[event_id] = time.monotonic_ns()
-            group.create_task(_post(session, url, event_json(event_id)))
+            body = event_json(event_id, kind=kind, tenant=number % _TENANTS)
+            group.create_task(_post(session, url, body))
     return sent_ns
 
 
