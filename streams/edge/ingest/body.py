@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from streams.edge.ingest.events import EventRequest, explain_event, explain_json, is_possible
+from streams.edge.ingest.events import (
+    PROBLEMS_MAX,
+    EventRequest,
+    explain_event,
+    explain_json,
+    is_possible,
+)
 
 __all__ = ["EVENTS_MAX", "Body", "MalformedBody", "parse_body"]
 
 EVENTS_MAX = 1_000
 """Events of one request: their acks are awaited together, so that one request cannot hold many."""
-
-_PROBLEMS_MAX = 50
 
 _ONE = msgspec.json.Decoder(EventRequest)
 _MANY = msgspec.json.Decoder(list[EventRequest])
@@ -36,8 +40,8 @@ class MalformedBody(ValueError):  # noqa: N818 - it names what was found
 
     def __init__(self, problems: Iterable[str]) -> None:
         found = list(problems)
-        more = len(found) - _PROBLEMS_MAX
-        self.problems = found[:_PROBLEMS_MAX] + ([f"and {more} more"] if more > 0 else [])
+        more = len(found) - PROBLEMS_MAX
+        self.problems = found[:PROBLEMS_MAX] + ([f"and {more} more"] if more > 0 else [])
         super().__init__("; ".join(self.problems))
 
 
@@ -109,9 +113,7 @@ def _explain(text: bytes, error: Exception | None) -> list[str]:
     elif elements is None:
         problems = explain_event(text)
     else:
-        problems = [
-            problem
-            for index, element in enumerate(elements)
-            for problem in explain_event(bytes(element), f"{where}[{index}].")
-        ]
+        problems = []
+        for index, element in enumerate(elements):
+            problems += explain_event(bytes(element), f"{where}[{index}].", told=len(problems))
     return problems or [f"the body is not usable: {error}"]

@@ -35,7 +35,20 @@ class _Payload(msgspec.Struct):
 
 def read_event(fields: Mapping[str, object]) -> EventRequest:
     """Make one event of fields as the event API takes them.  Raises MalformedBody."""
-    return parse_body(msgspec.json.encode(fields)).events[0]
+    try:
+        text = msgspec.json.encode(fields)
+    except UnicodeEncodeError:  # headers may hold any bytes
+        unsound = [name for name, value in fields.items() if not _is_utf8(value)]
+        raise MalformedBody(f"{name}: expected UTF-8" for name in unsound) from None
+    return parse_body(text).events[0]
+
+
+def _is_utf8(value: object) -> bool:
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_deliveries(

@@ -8,6 +8,7 @@ Source: SEMANTICS 1.1, 2.1; DESIGN law 4.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import time
@@ -23,7 +24,14 @@ from streams.core.wire import TriggerEvent
 from streams.edge.ingest.redaction import redact
 from streams.edge.ingest.trace import Trace, new_uuid
 
-__all__ = ["EventRequest", "explain_event", "explain_json", "is_possible", "normalize"]
+__all__ = [
+    "PROBLEMS_MAX",
+    "EventRequest",
+    "explain_event",
+    "explain_json",
+    "is_possible",
+    "normalize",
+]
 
 _Name = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
 _Kind = Annotated[str, msgspec.Meta(pattern=r"\A[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,199}\Z")]
@@ -38,6 +46,9 @@ _Time = Annotated[
 _Header = Annotated[str, msgspec.Meta(pattern=r"\A[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}\Z")]
 _HeaderValue = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x08\x0a-\x1f\x7f]{0,8192}\Z")]
 _Headers = Annotated[dict[_Header, _HeaderValue], msgspec.Meta(max_length=100)]
+
+PROBLEMS_MAX = 50
+"""Problems of one body that are told: what is looked up for each of them is bounded with them."""
 
 _NULL = msgspec.Raw(b"null")
 
@@ -82,10 +93,11 @@ def is_possible(request: EventRequest) -> bool:
     return request.occurred_at is None or _is_a_time(request.occurred_at)
 
 
-def explain_event(text: bytes, where: str = "") -> list[str]:
+def explain_event(text: bytes, where: str = "", *, told: int = 0) -> list[str]:
     """Return everything that is wrong with one event; nothing when it is sound.
 
     Args:    text: its JSON.  where: what stands before each field's name, such as `events[2].`.
+             told: problems of the same body that are told before these.
     """
     whole = where.removesuffix(".") or "the body"
     try:
@@ -97,7 +109,8 @@ def explain_event(text: bytes, where: str = "") -> list[str]:
     problems: list[str] = []
     for name, raw in given.items():
         if name not in _FIELDS:
-            near = get_close_matches(name, _FIELDS, n=1)
+            is_told = told + len(problems) < PROBLEMS_MAX
+            near = get_close_matches(name, _FIELDS, n=1) if is_told else []
             remark = f"did you mean {near[0]}?" if near else f"known are {', '.join(_FIELDS)}"
             problems.append(f"{where}{name[:100]} is not a field of an event; {remark}")
         elif not _fits(name, raw):
@@ -114,11 +127,18 @@ def explain_json(text: bytes, error: Exception) -> str:
     """Say why a text is no JSON that we take; continues what stands for the text."""
     if isinstance(error, RecursionError):
         return "is nested too deeply"
+    if text.startswith(codecs.BOM_UTF8):
+        return "begins with a byte order mark, which is no JSON"
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return f"is not JSON: {error}"
     return "has a text with half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 cannot say"
+
+
+def _refuse_constant(name: str) -> None:
+    """JSON has no NaN and no Infinity, whatever Python's own parser takes."""
+    raise ValueError(name)
 
 
 def _fits(name: str, raw: msgspec.Raw) -> bool:

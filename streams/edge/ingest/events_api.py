@@ -45,6 +45,7 @@ from streams.edge.ingest.cloud_events import (
 )
 from streams.edge.ingest.envelopes import Envelopes
 from streams.edge.ingest.events import EventRequest, normalize
+from streams.edge.ingest.media_type import media_type
 from streams.edge.ingest.origins import Origins
 from streams.edge.ingest.trace import begin_trace, continue_trace
 
@@ -112,17 +113,17 @@ class EventsApi:
 
 def _check_type(request: web.Request) -> None:
     """Raise Refused (415) for a body that is no JSON by its type."""
-    content_type = request.content_type
-    if content_type != "application/json" and not content_type.endswith("+json"):
-        raise Refused(415, [f"Content-Type is {content_type}, expected application/json"])
-    if (request.charset or "utf-8").lower().replace("-", "") != "utf8":
-        raise Refused(415, [f"charset is {request.charset}, expected utf-8"])
+    name, charset = media_type(request.headers)
+    if name != "application/json" and not name.endswith("+json"):
+        raise Refused(415, [f"Content-Type is {name}, expected application/json"])
+    if (charset or "utf-8").lower().replace("-", "") != "utf8":
+        raise Refused(415, [f"charset is {charset}, expected utf-8"])
 
 
 def _parse(request: web.Request, text: bytes) -> Body:
     """Read the body as what its type and headers say.  Raises Refused (400)."""
     idempotency_key = request.headers.get("Idempotency-Key")
-    content_type = request.content_type
+    content_type = media_type(request.headers).name
     is_cloud = is_binary(request.headers) or content_type in {STRUCTURED, BATCH}
     if is_cloud and idempotency_key is not None:
         raise Refused(400, ["CloudEvents are known by source and id: leave Idempotency-Key out"])

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import time
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from streams.errors import ConfigError
@@ -23,6 +25,7 @@ _HEADER_BYTES_MAX = 8_190  # one line; aiohttp also takes at most 128 of them
 _KEEPALIVE_S = 75.0  # longer than the 60 s of common proxies, which must close first
 _SILENCE_S = 10.0
 _SWITCH_OFF_S = 1.0
+_TELL_AGAIN_S = 10.0
 
 
 class Listener:
@@ -56,6 +59,7 @@ class Listener:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_server_log(),
             keepalive_timeout=_KEEPALIVE_S,
             max_line_size=_HEADER_BYTES_MAX,
             max_field_size=_HEADER_BYTES_MAX,
@@ -108,6 +112,36 @@ class Listener:
     async def _on_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._silent.discard(request.protocol)
         return await handler(request)
+
+
+class _SendersMistakes(logging.Filter):
+    """Keeps what is no HTTP from being told as our error, with the bytes that came.
+
+    Anybody can cause it, as often as they like: one line in a while says so, and nothing of theirs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told_s = -_TELL_AGAIN_S
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is about us."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _TELL_AGAIN_S:
+            self._told_s = now_s
+            _LOG.info("http_request_malformed", extra={"reason": type(error).__name__})
+        return False
+
+
+def _server_log() -> logging.Logger:
+    """Return the log of aiohttp's server: what handlers raise is a bug, and is told."""
+    log = logging.getLogger("harn.http.server")
+    if not any(isinstance(each, _SendersMistakes) for each in log.filters):
+        log.addFilter(_SendersMistakes())
+    return log
 
 
 async def _sign(_request: web.Request, response: web.StreamResponse) -> None:

@@ -34,6 +34,7 @@ from streams.edge.ingest.answer import (
     json_response,
     read_body,
 )
+from streams.edge.ingest.media_type import media_type
 from streams.edge.ingest.origins import Origins
 from streams.edge.turns.enqueuer import Enqueuer, SessionBusy, SessionKilled, TurnRefused
 from streams.edge.turns.turn_ledger import TurnLedger
@@ -185,7 +186,7 @@ class TurnsApi:
 
     async def _body(self, request: web.Request) -> dict[str, Any]:
         """Return a request's JSON object.  Raises Refused: 400, 408, 413 or 415."""
-        if request.content_type != "application/json":
+        if media_type(request.headers).name != "application/json":
             raise Refused(415, ["Content-Type is not application/json"])
         body = await read_body(request, self._body_bytes_max)
         try:

@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -7,8 +8,8 @@ import pytest
 
 from streams.codec import Codec
 from streams.core.inbox import mailbox_key
-from streams.edge.ingest.body import EVENTS_MAX, MalformedBody, parse_body
-from streams.edge.ingest.events import EventRequest, normalize
+from streams.edge.ingest.body import EVENTS_MAX, MalformedBody, _explain, parse_body
+from streams.edge.ingest.events import PROBLEMS_MAX, EventRequest, normalize
 from streams.edge.ingest.trace import Trace, begin_trace, continue_trace, new_uuid
 from streams.testing.builders import envelope
 
@@ -173,6 +174,9 @@ NESTED = b'{"provider": "a", "kind": "b", "payload": ' + b"[" * 5_000 + b"]" * 5
         (b'{"events": [], "x": 1}', "events: expected an array of events, and no other field"),
         (b'{"provider": "\xff"}', "the body is not UTF-8 at byte 14"),
         (b'{"provider": "a", "kind": "b", "payload": "\\ud800"}', "the body has a text with half"),
+        (b"\xef\xbb\xbf{}", "the body begins with a byte order mark, which is no JSON"),
+        (b'{"provider": NaN}', "the body is not JSON: JSON is malformed: invalid character"),
+        (b'{"payload": -Infinity}', "the body is not JSON: JSON is malformed: invalid"),
         (NESTED, "the body is nested too deeply"),
         (b"[" * 5_000, "the body is nested too deeply"),
         (b"[" + b"{}," * EVENTS_MAX + b"{}]", "[0].provider is missing, expected 1 to 100"),
@@ -193,6 +197,15 @@ def test_a_long_list_of_problems_is_cut() -> None:
     found = problems(encoded([{"provider": "a"}] * 60))
     assert len(found) == 51
     assert found[-1] == "and 10 more"
+
+
+@pytest.mark.parametrize("wrap", [lambda each: each, lambda each: [each] * 3], ids=["one", "many"])
+def test_what_is_not_told_is_not_looked_up(wrap: Callable[[object], object]) -> None:
+    """A body can hold tens of thousands of names that are near to none of ours."""
+    text = encoded(wrap({f"knd{number}": 1 for number in range(PROBLEMS_MAX)}))
+    found = _explain(text, None)
+    assert all("did you mean kind?" in each for each in found[:PROBLEMS_MAX])
+    assert not any("did you mean" in each for each in found[PROBLEMS_MAX:])
 
 
 # ---------------------------------------------------------------------- traces

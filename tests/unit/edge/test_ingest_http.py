@@ -2,7 +2,6 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -13,9 +12,7 @@ from aiohttp import web
 from streams.codec import Codec
 from streams.core.record import Position
 from streams.edge.ingest.http import IngestService
-from streams.edge.ingest.listener import Listener
 from streams.edge.publisher import Publisher
-from streams.errors import ConfigError
 from streams.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.mock_cluster import mock_cluster, read
@@ -195,6 +192,25 @@ async def test_binary_data_of_any_type_is_taken(
     assert value["event"]["raw_body"] == b"\xff\x00"
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("ce-subject", "headers: expected UTF-8"),
+        ("ce-type", "type: expected UTF-8; headers: expected UTF-8"),
+        ("Content-Type", "headers: expected UTF-8"),
+    ],
+)
+async def test_a_header_of_a_cloud_event_that_is_no_utf_8_is_refused_and_no_bug(
+    client: httpx.AsyncClient, name: str, problem: str
+) -> None:
+    sent = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+    headers = {key.encode(): value.encode() for key, value in sent.items()} | {
+        name.encode(): b"a/\x80"
+    }
+    response = await client.post("/v1/events", content=b"x", headers=headers)
+    assert (response.status_code, response.json()["error"]) == (400, problem)
+
+
 async def test_a_cloud_event_has_its_own_key(client: httpx.AsyncClient) -> None:
     headers = {"Content-Type": "application/cloudevents+json", "Idempotency-Key": "k"}
     response = await client.post("/v1/events", content=json.dumps(CLOUD_EVENT), headers=headers)
@@ -242,6 +258,7 @@ async def test_an_idempotency_key_that_cannot_be_meant_is_refused(
         ("text/plain", "Content-Type is text/plain, expected application/json"),
         ("application/x-www-form-urlencoded", "Content-Type is application/x-www-form-urlencoded"),
         ("application/json; charset=latin-1", "charset is latin-1, expected utf-8"),
+        ("application/json" + ";a" * 1_500, "Content-Type has more than 256 characters"),
     ],
 )
 async def test_what_is_no_json_is_refused(
@@ -339,64 +356,6 @@ async def test_a_request_beyond_the_bound_is_told_to_come_again(
     await service.stop()
 
 
-async def test_a_connection_beyond_the_bound_is_closed(
-    settings: Settings, publisher: Publisher
-) -> None:
-    service = IngestService(settings, publisher, CODEC, connections_max=1)
-    await service.start()
-    address = service.url.removeprefix("http://").split(":")
-    async with httpx.AsyncClient(base_url=service.url) as client:
-        assert (await client.get("/healthz")).status_code == 200
-        reader, writer = await asyncio.open_connection(address[0], int(address[1]))
-        assert await reader.read() == b"", "closed without a word"
-        writer.close()
-        assert (await client.get("/healthz")).status_code == 200
-    await service.stop()
-
-
-async def test_a_request_that_takes_long_is_not_silence() -> None:
-    asked, answer = asyncio.Event(), asyncio.Event()
-
-    async def slow(_request: web.Request) -> web.Response:
-        asked.set()
-        await answer.wait()
-        return web.Response(text="at last")
-
-    app = web.Application()
-    app.add_routes([web.get("/slow", slow)])
-    listener = Listener(app, "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=1.5)
-    await listener.start()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client:
-        asking = asyncio.create_task(client.get("/slow"))
-        await asked.wait()
-        # Opened later and closed for its silence: the slow one's time is over as well.
-        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-        assert await reader.read() == b""
-        writer.close()
-        answer.set()
-        assert (await asking).text == "at last"
-    await listener.stop()
-
-
-async def test_a_connection_that_never_asks_is_closed_and_one_that_has_asked_may_rest() -> None:
-    listener = Listener(
-        web.Application(), "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=1.5
-    )
-    await listener.start()
-    asking, ask = await asyncio.open_connection("127.0.0.1", listener.port)
-    ask.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (await asking.readline()).startswith(b"HTTP/1.1 404")
-    silent, half = await asyncio.open_connection("127.0.0.1", listener.port)
-    half.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
-    assert await silent.read() == b""
-    # The other connection is older, so its time is over as well.
-    ask.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    assert (await asking.read()).count(b"HTTP/1.1 404") == 1
-    half.close()
-    ask.close()
-    await listener.stop()
-
-
 async def test_without_an_ack_every_event_s_fate_is_told(settings: Settings) -> None:
     stopped = Publisher(settings, name="stopped")
     service = IngestService(settings, stopped, CODEC)
@@ -437,16 +396,6 @@ async def test_it_is_ready_once_the_broker_answers_and_the_registry_is_read(
         assert "webhook path" in response.json()["error"]
         response = await client.get("/readyz")
     assert (response.status_code, response.json()) == (200, {"status": "ready"})
-
-
-async def test_a_port_that_is_taken_is_a_setting_that_is_wrong(
-    service: IngestService, settings: Settings, publisher: Publisher
-) -> None:
-    taken = replace(settings, http_port=int(service.url.rsplit(":", 1)[1]))
-    second = IngestService(taken, publisher, CODEC)
-    with pytest.raises(ConfigError, match=r"HARN_HTTP_PORT are .* which is in use"):
-        await second.start()
-    await second.stop()
 
 
 async def test_stopping_answers_what_is_under_way_and_can_be_repeated(

@@ -44,6 +44,7 @@ from streams.edge.ingest.body import MalformedBody
 from streams.edge.ingest.deliveries import read_event
 from streams.edge.ingest.envelopes import Envelopes
 from streams.edge.ingest.events import normalize
+from streams.edge.ingest.media_type import media_type
 from streams.edge.ingest.origins import Origins
 from streams.edge.ingest.trace import Trace, begin_trace, continue_trace
 from streams.edge.ingest.webhooks.delivery import Arrived, Challenge, Delivered
@@ -140,7 +141,7 @@ class WebhooksApi:
         header_bytes = sum(len(name) + len(value) for name, value in request.headers.items())
         if header_bytes > HEADER_BYTES_MAX:
             raise Refused(431, [f"the headers are larger than {HEADER_BYTES_MAX} bytes"])
-        content_type = request.content_type
+        content_type = media_type(request.headers).name
         if content_type not in target.scheme.content_types:
             expected = " or ".join(target.scheme.content_types)
             raise Refused(415, [f"Content-Type is {content_type}, expected {expected}"])
