@@ -13,7 +13,7 @@ higher fence: who wrote that had fenced it.  A turn that is over without having 
 so at any place: it did not run.
 
 Invariants checked: turns of a session run one after another, in the order of the log; each ends
-once, and is claimed no more then; attempts grow; a fence belongs to one worker and never falls.
+once, and is claimed no more then; attempts are counted; a fence is one worker's, and never falls.
 
 What is kept: the turns that are not over, up to the last one that was read.
 
@@ -110,8 +110,8 @@ class TurnHistory:
     def _on_claimed(self, turn: _Turn, value: Mapping[str, Any]) -> Iterator[str]:
         if turn.held_by == self._fence:
             yield f"its turn, at offset {turn.offset}, is held already"
-        if value["attempt"] <= turn.attempt:
-            yield f"it is attempt {value['attempt']}, expected more than {turn.attempt}"
+        if value["attempt"] != turn.attempt + 1:
+            yield f"it is attempt {value['attempt']}, expected {turn.attempt + 1}"
         lane = self._lanes[turn.envelope.session_id]
         if turn.offset in lane and lane[0] != turn.offset:
             yield (
