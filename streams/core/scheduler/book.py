@@ -28,6 +28,7 @@ from streams.core.scheduler.returned import Returned, is_delayed
 from streams.core.scheduler.selection import Selection
 from streams.core.state import State
 from streams.core.wire import (
+    HeldClaim,
     RowFairnessKey,
     RowHolder,
     RowJob,
@@ -43,6 +44,8 @@ KEY_IDLE_MS = 3_600_000
 SUMMARY_EVERY_MS = 1_000
 SUMMARY_KEYS_PER_MS = 5
 """A queue of many fairness keys publishes less often: a summary looks at each of them."""
+
+_Held = dict[str, HeldClaim]
 
 
 class Claim(NamedTuple):
@@ -72,7 +75,8 @@ class Queue:
     """Whether it has ever had a job: only then it has a row."""
     relayed: dict[int, int] = field(default_factory=dict[int, int])
     held: dict[str, Claim] = field(default_factory=dict[str, Claim])
-    holders: dict[str, dict[str, Claim]] = field(default_factory=dict[str, dict[str, Claim]])
+    holders: dict[str, _Held] = field(default_factory=dict[str, _Held])
+    """Claims in force by worker and job, in the order of their granting, as the rows have them."""
     returned: Returned = field(default_factory=Returned)
     gates: GateBook = field(default_factory=GateBook)
     workers: set[str] = field(default_factory=set[str])
@@ -132,8 +136,16 @@ class Book:
     def hold(self, queue: Queue, claim: Claim, /) -> None:
         """A claim is in force."""
         queue.held[claim.job] = claim
-        queue.holders.setdefault(claim.consumer_id, {})[claim.job] = claim
+        queue.holders.setdefault(claim.consumer_id, {})[claim.job] = _held_claim(claim)
         self.holding[claim.consumer_id] = self.holding.get(claim.consumer_id, 0) + 1
+        queue.touched.add(claim.consumer_id)
+        self.dirty[queue.home] = queue
+
+    def prolong(self, queue: Queue, claim: Claim, expires_at_ms: int, /) -> None:
+        """A claim in force lasts until then."""
+        renewed = claim._replace(expires_at_ms=expires_at_ms)
+        queue.held[claim.job] = renewed
+        queue.holders[claim.consumer_id][claim.job] = _held_claim(renewed)
         queue.touched.add(claim.consumer_id)
         self.dirty[queue.home] = queue
 
@@ -208,19 +220,21 @@ def key_row(key: Key, dimension: str, now_ms: int, /) -> RowFairnessKey:
     }
 
 
-def _holder_row(consumer_id: str, claims: dict[str, Claim]) -> RowHolder:
+def _held_claim(claim: Claim) -> HeldClaim:
+    return {
+        "job_event_id": claim.job,
+        "fence": claim.fence,
+        "delivery": claim.delivery,
+        "expires_at_ms": claim.expires_at_ms,
+    }
+
+
+def _holder_row(consumer_id: str, claims: _Held) -> RowHolder:
+    # Written after every record that touches one of a worker's many claims: nothing is made anew.
     return {
         "consumer_id": consumer_id,
-        "claims": [
-            {
-                "job_event_id": claim.job,
-                "fence": claim.fence,
-                "delivery": claim.delivery,
-                "expires_at_ms": claim.expires_at_ms,
-            }
-            for claim in claims.values()
-        ],
-        "due_ms": min(claim.expires_at_ms for claim in claims.values()),
+        "claims": list(claims.values()),
+        "due_ms": min([each["expires_at_ms"] for each in claims.values()]),
     }
 
 
@@ -300,9 +314,9 @@ def _load_jobs(state: State, book: Book) -> None:
 def _restore_order(state: State, book: Book) -> None:
     for key, row in state.rows.scan("l:"):
         queue = book.queue(key[2:].partition(":")[0])
-        queue.holders[row["consumer_id"]] = {
-            claim["job_event_id"]: queue.held[claim["job_event_id"]] for claim in row["claims"]
-        }
+        held = queue.holders[row["consumer_id"]]
+        jobs = [each["job_event_id"] for each in row["claims"]]
+        queue.holders[row["consumer_id"]] = {job: held[job] for job in jobs}
 
 
 def _load_queue(queue: Queue, row: RowQueue) -> None:

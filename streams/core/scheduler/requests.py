@@ -74,10 +74,7 @@ def on_renew(state: State, book: Book, ask: RenewRequested, /) -> list[Output]:
             continue  # no topic to say it on
         claim = in_force(queue, job, named_claim, consumer_id)
         if claim is not None:
-            renewed = claim._replace(expires_at_ms=expires_at_ms)
-            queue.held[job] = queue.holders[consumer_id][job] = renewed
-            queue.touched.add(consumer_id)
-            book.dirty[queue.home] = queue
+            book.prolong(queue, claim, expires_at_ms)
         elif _is_open(queue, job, named_claim, consumer_id) and queue.gates.may_go_on(job):
             _, claim = take_returned(state, book, queue, job)
             book.hold(queue, claim._replace(expires_at_ms=expires_at_ms))
@@ -139,7 +136,8 @@ def release(
 def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[Output]:
     """End the claims of a holder that have run out."""
     outputs: list[Output] = []
-    for claim in tuple(queue.holders.get(consumer_id, {}).values()):
+    for job in tuple(queue.holders.get(consumer_id, ())):
+        claim = queue.held[job]
         if claim.expires_at_ms > state.now_ms:
             continue
         value: ClaimExpired = {

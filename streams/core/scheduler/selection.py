@@ -209,7 +209,7 @@ class Selection:
 
     def _drr(self, now_ms: int) -> Chosen | None:
         age_ms = self.policy["starvation_age_ms"]
-        if age_ms:
+        if age_ms and self._waiting.may_reach(now_ms - age_ms):
             starving = self._waiting.first()
             if starving is not None and starving[0] + age_ms <= now_ms:
                 return self._promote(self.keys[starving[1]], now_ms)

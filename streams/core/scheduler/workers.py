@@ -89,7 +89,8 @@ def _reconcile(
     absent: list[str] = []
     for home in sorted(book.queues):
         queue = book.queues[home]
-        for claim in tuple(queue.holders.get(row["consumer_id"], {}).values()):
+        for job in tuple(queue.holders.get(row["consumer_id"], ())):
+            claim = queue.held[job]
             name = f"{home}:{claim_id(claim.job, claim.fence)}"
             if restarted:
                 outputs += requests.release(state, book, queue, claim, RESTARTED, counts=True)
