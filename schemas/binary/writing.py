@@ -29,6 +29,8 @@ WRITE_ERRORS = (ValueError, TypeError, KeyError, AttributeError)
 INT_BITS = {"int": 31, "long": 63}
 """Bits beside the sign."""
 
+_LONG_BITS = INT_BITS["long"]
+
 _SMALL = 4096  # lengths and numbers below it come from a table; most do
 _PRESENT = b"\x02"  # second branch of a nullable
 
@@ -71,6 +73,28 @@ def varint(number: int) -> bytes:
     return data + _LAST[number]
 
 
+NUMBERS_MAX = 4_096
+"""Large and negative numbers whose encodings are kept, at most."""
+
+_NUMBERS: dict[int, bytes] = {}
+
+
+def _number_of(number: int) -> bytes:
+    """Encode a number that may be negative, and keep what it came to.
+
+    Large ones are times, most of them, and what a record or a batch leads to says the same few.
+    """
+    if len(_NUMBERS) >= NUMBERS_MAX:
+        _NUMBERS.clear()
+    data = _NUMBERS[number] = varint((number << 1) ^ (number >> _LONG_BITS))
+    return data
+
+
+def numbers_kept() -> int:
+    """Return how many numbers' encodings are kept at this moment."""
+    return len(_NUMBERS)
+
+
 def _filled(value: Mapping[str, Any], defaults: Mapping[str, Any], count: int) -> Mapping[str, Any]:
     """Add defaults; if an entry is unknown now, a field is missing, which will be a KeyError."""
     filled = {**defaults, **value}
@@ -102,6 +126,8 @@ _CONSTANTS: dict[str, object] = {
     "NULL": b"\x00",
     "PRESENT": _PRESENT,
     "MAPPING": Mapping,
+    "NUMBERS": _NUMBERS,
+    "number_of": _number_of,
     "SEQUENCE": (list, tuple),
     "filled": _filled,
     "varint": varint,
@@ -196,7 +222,7 @@ class _Writing:
 
     def _integer(self, bits: int, value: str, *, present: bool) -> list[str]:
         piece, table = self._source.name("number"), _table(present=present)
-        zigzag = f"varint(({value} << 1) ^ ({value} >> {bits}))"
+        zigzag = f"(NUMBERS.get({value}) or number_of({value}))"
         self._source.add(
             f"if type({value}) is not int: raise TypeError",
             f"if 0 <= {value} < {_SMALL}: {piece} = {table}[{value}]",

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.binary import READ_ERRORS, WRITE_ERRORS, compile_read, compile_write, find_misfit
-from schemas.binary.writing import varint
+from schemas.binary.writing import NUMBERS_MAX, numbers_kept, varint
 from schemas.shape import RecordShape, shape_of
 from tests.support.avro_values import reversed_maps, values_of
 
@@ -120,6 +120,17 @@ def test_varint_is_base_128_lowest_group_first(number: int) -> None:
     data = varint(number)
     assert sum((byte & 127) << 7 * index for index, byte in enumerate(data)) == number
     assert [byte > 127 for byte in data] == [True] * (len(data) - 1) + [False]
+
+
+def test_numbers_are_kept_up_to_a_bound_and_written_alike_before_and_after() -> None:
+    numbers = [sign * (5_000 + number) for number in range(NUMBERS_MAX) for sign in (1, -1)]
+    for _ in range(2):
+        for number in numbers:
+            value = {**FILLED, "large": number, "no_large": number, "small": number}
+            data = WRITE(value)
+            assert READ(data, 0)[0] == value
+            assert numbers_kept() <= NUMBERS_MAX
+    assert data == fastavro_bytes(value)
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 4095, 4096, 8191, 8192, 70_000])
