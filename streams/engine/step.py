@@ -133,14 +133,15 @@ def _read_headers(
     return kind, size_max, extra
 
 
+_Extra = tuple[tuple[str, str], ...]
+
+
 class _Batch:
     """Collects what one batch produces; lives for one call of `fold_batch`."""
 
     __slots__ = (
         "_cause",
-        "_extra",
-        "_extra_bytes",
-        "_extra_headers",
+        "_extras",
         "_passed_timers",
         "_skips",
         "_timer_skips",
@@ -169,10 +170,8 @@ class _Batch:
         self._timer_skips = timer_skips
         self._passed_timers: list[str] = []
         self._cause = f"{self.stage.declaration.source}/{memory.partition}/"
-        # Outputs of one record share their extra headers; the last ones encoded are kept.
-        self._extra: tuple[tuple[str, str], ...] = ()
-        self._extra_headers: list[tuple[str, bytes]] = []
-        self._extra_bytes = b""
+        # Outputs of one record, and of one tenant, share their extra headers.
+        self._extras: dict[_Extra, tuple[list[tuple[str, bytes]], bytes]] = {}
 
     def fold(self, raw: RawRecord) -> None:
         """Advance time to the record, fire what is due, fold it, encode what comes of it."""
@@ -275,12 +274,8 @@ class _Batch:
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
             if extra:
-                if extra != self._extra:
-                    self._extra = extra
-                    self._extra_headers = [(name, text.encode()) for name, text in extra]
-                    self._extra_bytes = repr(extra).encode()
-                headers += self._extra_headers
-                extra_bytes = self._extra_bytes
+                extra_headers, extra_bytes = self._extras.get(extra) or self._encode_extra(extra)
+                headers += extra_headers
             else:
                 extra_bytes = b""
             size = len(key) + len(value or b"") + len(extra_bytes)
@@ -296,6 +291,12 @@ class _Batch:
             self.bytes += size
             index += 1
         return index
+
+    def _encode_extra(self, extra: _Extra) -> tuple[list[tuple[str, bytes]], bytes]:
+        """Encode headers, and keep them for as long as the batch lasts."""
+        headers = [(name, text.encode()) for name, text in extra]
+        found = self._extras[extra] = headers, repr(extra).encode()
+        return found
 
     @property
     def full(self) -> bool:
