@@ -17,8 +17,8 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from bench.orders import JOURNAL, OUTPUT, PARTITIONS, bench_codec, bench_topology
-from streams.agents.collector import look_seldom
 from streams.codec import Codec
+from streams.collector import look_seldom
 from streams.kafka import make_consumer, make_producer
 from streams.settings import Settings
 

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from streams import ending
 from streams.codec import Codec
+from streams.collector import look_seldom
 from streams.core.ready_jobs import mailbox_key
 from streams.core.wire import JobResponse
 from streams.edge.publisher import Publisher
@@ -99,6 +100,7 @@ async def run_worker(
 
     Raises: HarnError when it cannot start, or something fails while it runs.
     """
+    look_seldom()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -12,7 +12,7 @@ from pathlib import Path
 from mode import Service
 
 from streams.agents.app import StageApp
-from streams.agents.collector import look_seldom
+from streams.collector import look_seldom
 from streams.errors import BrokerError, HarnError
 from streams.observe import logs
 
