@@ -20,7 +20,7 @@ import typer
 from streams import __version__
 from streams.errors import HarnError
 
-__all__ = ["GROUPS", "main"]
+__all__ = ["GROUPS", "main", "run_and_exit"]
 
 # One line of help each, so that the overview needs no group's module.
 GROUPS = {
@@ -45,10 +45,19 @@ _SINGLE = {"demo", "doctor", "fleet", "settings"}
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `harn` with `arguments` (by default those of the process) and exit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    run_and_exit(_assemble(given), given, "harn")
+
+
+def run_and_exit(app: typer.Typer, arguments: Sequence[str] | None, name: str) -> None:
+    """Run a command line with `arguments` (by default those of the process) and exit.
+
+    Args: name: by which people know the program.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _assemble(given)(args=given, prog_name="harn")
+        app(args=given, prog_name=name)
     except HarnError as error:
-        typer.echo(f"harn: {error}", err=True)
+        typer.echo(f"{name}: {error}", err=True)
         if error.remedy:
             typer.echo(f"  {error.remedy}", err=True)
         sys.exit(error.exit_code)

@@ -5,9 +5,9 @@ Source: seed queue-driven-agent-dispatch, "Fleet visibility"; SEMANTICS 8.9.
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
-__all__ = ["TurnMetrics"]
+__all__ = ["TurnMetrics", "TurnWorkerMetrics"]
 
 
 class TurnMetrics:
@@ -36,3 +36,42 @@ class TurnMetrics:
         """Tell that it could not be measured: an old number would say that all is well."""
         self._depth.labels(backend).set(float("nan"))
         self._workers.set(float("nan"))
+
+
+class TurnWorkerMetrics:
+    """Counts what a worker of turns does."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._turns = Counter(
+            "agent_utilities_dispatch_turns",
+            "Turns that this worker had, by what became of them.",
+            ["outcome"],
+            registry=registry,
+        )
+        for outcome in _OUTCOMES:
+            self._turns.labels(outcome)  # there from the beginning, so that a rate can be taken
+        self._strays = Gauge(
+            "harn_turn_strays",
+            "Calls of agents that were given up and run on all the same.",
+            registry=registry,
+        )
+        self._blocked = Counter(
+            "harn_turn_loop_blocked",
+            "Times that an agent held up the event loop for too long.",
+            registry=registry,
+        )
+
+    def turn_ended(self, outcome: str) -> None:
+        """A turn ended, or was given back."""
+        self._turns.labels(outcome).inc()
+
+    def strays(self, count: int) -> None:
+        """So many calls were given up and run on all the same."""
+        self._strays.set(count)
+
+    def loop_blocked(self) -> None:
+        """An agent held up the event loop for too long."""
+        self._blocked.inc()
+
+
+_OUTCOMES = ("completed", "failed", "skipped", "expired")

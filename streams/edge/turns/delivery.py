@@ -36,7 +36,7 @@ from streams.core.turn.policies import interrupted_by
 from streams.edge.turns.session_guard import GuardClosed, Hold
 from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.task_queue import DeliveryId, Item, Taken
-from streams.edge.turns.turn_store import Claimant, Status, TurnRecord
+from streams.edge.turns.turn_store import Claimant, Progress, Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
 from streams.observe import logs
 
@@ -85,38 +85,52 @@ class Outcome(StrEnum):
 
 
 class Ended(NamedTuple):
-    """How a body ended: completed, failed, cancelled or paused."""
+    """How a body ended: completed, failed, cancelled or paused.
+
+    `progress` has the last iteration of a goal, when it was not written before; `says` writes the
+    result into the session.
+    """
 
     status: Status
     result: str | None = None
     error: str | None = None
+    progress: Progress | None = None
+    says: bool = False
 
 
 class Lease:
-    """What a body has of its claim."""
+    """What a body has of its claim.
 
-    def __init__(self, turns: SqlTurns, record: TurnRecord) -> None:
+    Args: envelope: of the turn.
+    """
+
+    def __init__(self, turns: SqlTurns, record: TurnRecord, envelope: AgentTurnEnvelope) -> None:
         self._turns = turns
         self._record = record
+        self.envelope = envelope
         self.lost = threading.Event()
         """Set once the body is to end at once: another worker may run the turn, so that what this
         one does counts no more, or it was interrupted."""
         self.interrupted_by: str | None = None
         """The job of the turn that interrupted it."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called, on any thread, when that is set."""
 
-    def iterated(self, iterations: int) -> bool:
-        """Write how far the turn is; false when the claim was lost."""
-        if not self._turns.store.renew(
-            self._record.record_id, self._record.fence, iterations=iterations
-        ):
-            self.lost.set()
+    def iterated(self, progress: Progress) -> bool:
+        """Write how far the turn is; false when the claim was lost.
+
+        Raises: TaskQueueUnavailable.
+        """
+        record = self._record
+        if not self._turns.store.iterate(record.record_id, record.fence, progress):
+            self._lose()
         return not self.lost.is_set()
 
     def look(self, delivery: DeliveryId) -> None:
         """Look whether a later turn has interrupted this one."""
         self.interrupted_by = self._turns.queue.interrupted_by(delivery)
         if self.interrupted_by is not None:
-            self.lost.set()
+            self._lose()
 
     def renew(self, delivery: DeliveryId, hold: Hold) -> None:
         """Renew both claims, and look whether all of it is still held."""
@@ -126,7 +140,11 @@ class Lease:
             and not hold.lost()
         )
         if not held:
-            self.lost.set()
+            self._lose()
+
+    def _lose(self) -> None:
+        self.lost.set()
+        self.on_lost()
 
 
 Body = Callable[[TurnRecord, Lease], Ended]
@@ -168,9 +186,21 @@ class Deliveries:
 
         Raises: TaskQueueUnavailable; the turn comes again.
         """
-        found = self._turns.queue.take()
-        if found is None:
-            return None
+        found = self.take()
+        return None if found is None else self.see_through(found)
+
+    def take(self) -> Taken | None:
+        """Take one turn, to be seen through; None when there is none.
+
+        Raises: TaskQueueUnavailable.
+        """
+        return self._turns.queue.take()
+
+    def see_through(self, found: Taken, /) -> Outcome:
+        """Do all that a turn needs, up to its ack.
+
+        Raises: TaskQueueUnavailable; the turn comes again.
+        """
         delivery = found.delivery
         try:
             envelope = _envelope(delivery, found.item)
@@ -204,13 +234,15 @@ class Deliveries:
                 outcome = Outcome.EXPIRED
             case Run():
                 assert answer.record is not None
-                outcome = self._executed(delivery, answer.record, hold)
+                lease = Lease(self._turns, answer.record, envelope)
+                outcome = self._executed(delivery, answer.record, lease, hold)
         if outcome is not Outcome.LOST:
             self._acked(delivery)
         return outcome
 
-    def _executed(self, delivery: DeliveryId, record: TurnRecord, hold: Hold) -> Outcome:
-        lease = Lease(self._turns, record)
+    def _executed(
+        self, delivery: DeliveryId, record: TurnRecord, lease: Lease, hold: Hold
+    ) -> Outcome:
         extra = {"record": record.record_id, "session": record.session_id}
         try:
             with self._renewed(delivery, lease, hold):
@@ -250,6 +282,8 @@ class Deliveries:
                     ended.status,
                     result=ended.result,
                     error=ended.error,
+                    progress=ended.progress,
+                    says=ended.says,
                 ) or self._was_written(record)
             except TaskQueueUnavailable as error:
                 if not tries_left or not error.retryable:

@@ -343,6 +343,7 @@ def _record(kind: str, found: Mapping[str, Any]) -> TurnRecord:
         spec=spec,
         status=Status(found["status"]),
         iterations=found["iteration_count"] if is_goal else 0,
+        progress=found["iterations"] if is_goal else (),
         fence=found["fence"],
         claimed_by=found["owner_host" if is_goal else "claimed_by"],
         claimed_at_ms=found["claim_unix_ms"],

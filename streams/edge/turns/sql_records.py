@@ -9,7 +9,8 @@ Source: SEMANTICS 8.5 and 8.6.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from streams.core.turn.claim import (
     CLAIM_TTL_MS,
@@ -23,10 +24,12 @@ from streams.core.turn.claim import (
 )
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.database import Database, Row, Transaction, Value
+from streams.edge.turns.sql_sessions import said_in
 from streams.edge.turns.sql_words import checked_id, checked_page, cut, json_text, text_of
 from streams.edge.turns.turn_store import (
     ClaimAnswer,
     Claimant,
+    Progress,
     Status,
     TurnRecord,
 )
@@ -41,6 +44,7 @@ _TABLE = (
         spec TEXT NOT NULL,
         status TEXT NOT NULL,
         iterations INTEGER NOT NULL,
+        progress TEXT NOT NULL,
         fence INTEGER NOT NULL,
         claimed_by TEXT NOT NULL,
         claimed_at BIGINT,
@@ -56,13 +60,13 @@ _TABLE = (
     """CREATE INDEX agent_turn_records_sessions
         ON agent_turn_records (session_id, updated_at, record_id)""",
 )
-_COLUMNS = """record_id, kind, session_id, spec, status, iterations, fence, claimed_by, claimed_at,
-    renewed_at, dispatch_host, executed_by, result, error, created_at, updated_at"""
+_COLUMNS = """record_id, kind, session_id, spec, status, iterations, progress, fence, claimed_by,
+    claimed_at, renewed_at, dispatch_host, executed_by, result, error, created_at, updated_at"""
 _READ = f"SELECT {_COLUMNS} FROM agent_turn_records WHERE record_id = ? "
 _LIST = f"SELECT {_COLUMNS} FROM agent_turn_records"
 _CREATE = """INSERT INTO agent_turn_records (record_id, kind, session_id, spec, status, iterations,
-    fence, claimed_by, dispatch_host, executed_by, result, error, created_at, updated_at)
-    VALUES (?, ?, ?, ?, ?, 0, 0, '', '', '', ?, ?, {now}, {now})
+    progress, fence, claimed_by, dispatch_host, executed_by, result, error, created_at, updated_at)
+    VALUES (?, ?, ?, ?, ?, 0, '[]', 0, ?, '', '', ?, ?, {now}, {now})
     ON CONFLICT (record_id) DO NOTHING"""
 _CLAIM = """UPDATE agent_turn_records SET status = 'running', fence = fence + 1, claimed_by = ?,
     dispatch_host = ?, claimed_at = {now}, renewed_at = {now}, updated_at = {now}
@@ -73,9 +77,10 @@ _CANCEL = """UPDATE agent_turn_records SET status = 'cancelled', error = ?, upda
     WHERE record_id = ?"""
 _STATUS = "SELECT status FROM agent_turn_records WHERE record_id = ?"
 _HELD = "WHERE record_id = ? AND fence = ? AND status = 'running'"
-_RENEW = (
-    """UPDATE agent_turn_records SET renewed_at = {now}, updated_at = {now},
-    iterations = COALESCE(?, iterations) """
+_RENEW = "UPDATE agent_turn_records SET renewed_at = {now}, updated_at = {now} " + _HELD
+_ITERATE = (
+    """UPDATE agent_turn_records SET renewed_at = {now}, updated_at = {now}, iterations = ?,
+    progress = ?, result = ? """
     + _HELD
 )
 _RELEASE = (
@@ -85,8 +90,21 @@ _RELEASE = (
 )
 _FINISH = (
     """UPDATE agent_turn_records SET status = ?, result = ?, error = ?, updated_at = {now},
-    executed_by = claimed_by """
+    executed_by = claimed_by, iterations = COALESCE(?, iterations),
+    progress = COALESCE(?, progress) """
     + _HELD
+)
+# A session says how its turn stands, by the same transaction.  Its own turn is in the queue until
+# it is acked, as the head; while others are enqueued the session waits.
+_OF_RECORD = "session_id = (SELECT session_id FROM agent_turn_records WHERE record_id = ?)"
+_WHOSE = "SELECT session_id FROM agent_turn_records WHERE record_id = ?"
+_SESSION_IS = "UPDATE agent_sessions SET status = ?, updated_at = {now} WHERE " + _OF_RECORD
+_SESSION_ENDS = (
+    """UPDATE agent_sessions SET updated_at = {now}, status = CASE WHEN EXISTS (
+    SELECT 1 FROM agent_dispatch_queue
+    WHERE session_key = 'session:' || agent_sessions.session_id AND is_head = 0)
+    THEN 'queued' ELSE ? END WHERE """
+    + _OF_RECORD
 )
 _MOVE = """UPDATE agent_turn_records SET status = ?, error = COALESCE(?, error),
     updated_at = {now} WHERE record_id = ? AND status IN """
@@ -114,6 +132,7 @@ class SqlRecords:
             checked_id("session_id", record.session_id),
             json_text("spec", record.spec),
             record.status.value,
+            text_of(record.claimed_by),
             cut(record.result),
             cut(record.error),
         )
@@ -144,8 +163,10 @@ class SqlRecords:
             match decision:
                 case Run():
                     transaction.change(_CLAIM, (text_of(by.token), text_of(by.host), key))
+                    transaction.change(_SESSION_IS, ("running", key))
                 case Expire(error):
                     transaction.change(_EXPIRE, (cut(error), key))
+                    transaction.change(_SESSION_ENDS, (Status.FAILED.value, key))
                 case Wait() | Skip():
                     return self._left(decision, found, now_ms)
             return ClaimAnswer(decision, _record(transaction.execute(_READ, (key,))[0]))
@@ -161,6 +182,7 @@ class SqlRecords:
             if isinstance(decision, Wait | Skip):
                 return self._left(decision, found, now_ms)
             transaction.change(_CANCEL, (cut(error), key))
+            transaction.change(_SESSION_ENDS, (Status.CANCELLED.value, key))
             return ClaimAnswer(decision, _record(transaction.execute(_READ, (key,))[0]))
 
         return self._database.run(work)
@@ -186,13 +208,35 @@ class SqlRecords:
         wait_ms = self._claim_ttl_ms if decision.until_ms is None else decision.until_ms - now_ms
         return ClaimAnswer(decision, found, wait_ms)
 
-    def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
+    def renew(self, record_id: str, fence: int, /) -> bool:
         """Say that the holder lives; see `TurnStore.renew`."""
-        return self._changed(_RENEW, (iterations, checked_id("record_id", record_id), fence))
+        return self._changed(_RENEW, (checked_id("record_id", record_id), fence))
+
+    def iterate(self, record_id: str, fence: int, progress: Progress, /) -> bool:
+        """Write how far a claimed goal is; see `TurnStore.iterate`."""
+        iterations, newest, result = progress
+        key = checked_id("record_id", record_id)
+
+        def work(transaction: Transaction) -> bool:
+            values = (iterations, _newest(newest), cut(result), key, fence)
+            if not transaction.change(_ITERATE, values):
+                return False
+            _say(transaction, key, result)
+            return True
+
+        return self._database.run(work)
 
     def release(self, record_id: str, fence: int, /) -> bool:
         """Give a claim back; see `TurnStore.release`."""
-        return self._changed(_RELEASE, (checked_id("record_id", record_id), fence))
+        key = checked_id("record_id", record_id)
+
+        def work(transaction: Transaction) -> bool:
+            if not transaction.change(_RELEASE, (key, fence)):
+                return False
+            transaction.change(_SESSION_IS, ("queued", key))
+            return True
+
+        return self._database.run(work)
 
     def finish(
         self,
@@ -203,12 +247,26 @@ class SqlRecords:
         *,
         result: str | None = None,
         error: str | None = None,
+        progress: Progress | None = None,
+        says: bool = False,
     ) -> bool:
         """Write the end of a claimed record; see `TurnStore.finish`."""
         if status not in _TERMINAL:
             raise ValueError(f"status is {status.value}, expected an end: {_names(_TERMINAL)}")
         key = checked_id("record_id", record_id)
-        return self._changed(_FINISH, (status.value, cut(result), cut(error), key, fence))
+        iterations = None if progress is None else progress.iterations
+        newest = None if progress is None else _newest(progress.newest)
+        values = (status.value, cut(result), cut(error), iterations, newest, key, fence)
+
+        def work(transaction: Transaction) -> bool:
+            if not transaction.change(_FINISH, values):
+                return False
+            if says:
+                _say(transaction, key, result)
+            transaction.change(_SESSION_ENDS, (status.value, key))
+            return True
+
+        return self._database.run(work)
 
     def move(
         self,
@@ -240,7 +298,7 @@ class SqlRecords:
         wanted = {"kind": kind, "session_id": session_id, "status": status and status.value}
         given = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(f"{column} = ?" for column in given)
-        sql = f"{_LIST} {'WHERE ' + where if given else ''} {_NEWEST}"
+        sql = f"{_LIST} {'WHERE ' + where if given else ''} {_NEWEST_FIRST}"
         page = (*given.values(), *checked_page(limit, offset))
         rows = self._database.run(lambda transaction: transaction.execute(sql, page))
         return [_record(row) for row in rows]
@@ -249,7 +307,18 @@ class SqlRecords:
         return self._database.run(lambda transaction: transaction.change(sql, values)) == 1
 
 
-_NEWEST = "ORDER BY updated_at DESC, record_id DESC LIMIT ? OFFSET ?"
+_NEWEST_FIRST = "ORDER BY updated_at DESC, record_id DESC LIMIT ? OFFSET ?"
+
+
+def _say(transaction: Transaction, record_id: str, result: str | None) -> None:
+    """Write into a session what a turn of it came to."""
+    if result:
+        for (session_id,) in transaction.execute(_WHOSE, (record_id,)):
+            said_in(transaction, session_id, "assistant", result)
+
+
+def _newest(iterations: Sequence[Mapping[str, Any]]) -> str:
+    return text_of(json.dumps(list(iterations), ensure_ascii=False, separators=(",", ":")))
 
 
 def _record(row: Row) -> TurnRecord:
@@ -260,16 +329,17 @@ def _record(row: Row) -> TurnRecord:
         spec=json.loads(row[3]),
         status=Status(row[4]),
         iterations=row[5],
-        fence=row[6],
-        claimed_by=row[7],
-        claimed_at_ms=row[8],
-        renewed_at_ms=row[9],
-        dispatch_host=row[10],
-        executed_by=row[11],
-        result=row[12],
-        error=row[13],
-        created_at_ms=row[14],
-        updated_at_ms=row[15],
+        progress=json.loads(row[6]),
+        fence=row[7],
+        claimed_by=row[8],
+        claimed_at_ms=row[9],
+        renewed_at_ms=row[10],
+        dispatch_host=row[11],
+        executed_by=row[12],
+        result=row[13],
+        error=row[14],
+        created_at_ms=row[15],
+        updated_at_ms=row[16],
     )
 
 

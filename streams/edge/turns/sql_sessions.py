@@ -11,7 +11,7 @@ from streams.edge.turns.database import Database, Row, Transaction, Value
 from streams.edge.turns.sql_words import checked_id, checked_page, json_text, text_of
 from streams.edge.turns.turn_store import WORKER_TTL_MS, FleetWorker, Session, Utterance
 
-__all__ = ["SqlSessions", "SqlWorkers"]
+__all__ = ["SqlSessions", "SqlWorkers", "said_in"]
 
 CONTENT_CHARS_MAX = 500_000
 _FORGOTTEN_MS = 24 * 3_600_000
@@ -81,6 +81,15 @@ _ALIVE = """SELECT worker_id, host, capacity, active_sessions, queue_backend, st
     ORDER BY last_heartbeat DESC, worker_id"""
 
 
+def said_in(transaction: Transaction, session_id: str, role: str, content: str, /) -> int | None:
+    """Append to what was said in a session; None when there is no such session."""
+    if not transaction.execute(_LOCK, (session_id,)):
+        return None
+    ((last,),) = transaction.execute(_LAST, (session_id,))
+    transaction.change(_SAY, (session_id, last + 1, text_of(role), text_of(content)))
+    return last + 1
+
+
 class SqlSessions:
     """The part of a store that knows sessions."""
 
@@ -137,15 +146,7 @@ class SqlSessions:
         key = checked_id("session_id", session_id)
         if len(content) > CONTENT_CHARS_MAX:
             raise ValueError(f"content has {len(content)} characters, {CONTENT_CHARS_MAX} at most")
-
-        def work(transaction: Transaction) -> int | None:
-            if not transaction.execute(_LOCK, (key,)):
-                return None
-            ((last,),) = transaction.execute(_LAST, (key,))
-            transaction.change(_SAY, (key, last + 1, text_of(role), text_of(content)))
-            return last + 1
-
-        number = self._database.run(work)
+        number = self._database.run(lambda transaction: said_in(transaction, key, role, content))
         if number is None:
             raise ValueError(f"there is no session {session_id!r}: create it first")
         return number

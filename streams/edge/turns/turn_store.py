@@ -14,7 +14,7 @@ SEMANTICS 8.5, 8.6 and 8.9, 10.1 A1, 10.2.31.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -30,6 +30,7 @@ __all__ = [
     "ClaimAnswer",
     "Claimant",
     "FleetWorker",
+    "Progress",
     "Session",
     "Status",
     "TurnRecord",
@@ -81,6 +82,8 @@ class TurnRecord:
     """What is to be done: a goal's spec, or a task's description and agent."""
     status: Status = Status.PENDING
     iterations: int = 0
+    progress: Sequence[Mapping[str, Any]] = ()
+    """The newest iterations of a goal, as `goal_iteration` of the schemas has them."""
     fence: int = 0
     """How often it was claimed; a holder proves by it that its claim is the latest."""
     claimed_by: str = ""
@@ -94,6 +97,14 @@ class TurnRecord:
     error: str | None = None
     created_at_ms: int = 0
     updated_at_ms: int = 0
+
+
+class Progress(NamedTuple):
+    """How far a goal is: how many iterations were done, the newest of them, and their result."""
+
+    iterations: int
+    newest: Sequence[Mapping[str, Any]]
+    result: str | None
 
 
 class ClaimAnswer(NamedTuple):
@@ -178,8 +189,15 @@ class TurnStore(Protocol):
         """
         ...
 
-    def renew(self, record_id: str, fence: int, /, *, iterations: int | None = None) -> bool:
-        """Say that the holder lives, and how far it is; false when the claim was lost."""
+    def renew(self, record_id: str, fence: int, /) -> bool:
+        """Say that the holder lives; false when the claim was lost."""
+        ...
+
+    def iterate(self, record_id: str, fence: int, progress: Progress, /) -> bool:
+        """Write how far a claimed goal is, and its result into the session too.
+
+        It says as well that the holder lives; false when the claim was lost.
+        """
         ...
 
     def release(self, record_id: str, fence: int, /) -> bool:
@@ -195,10 +213,13 @@ class TurnStore(Protocol):
         *,
         result: str | None = None,
         error: str | None = None,
+        progress: Progress | None = None,
+        says: bool = False,
     ) -> bool:
         """Write the end of a claimed record; false, and nothing is changed, when it was lost.
 
-        `result` and `error` are cut at 4,000 characters.
+        `result` and `error` are cut at 4,000 characters.  `progress` comes with it when the last
+        iteration is written by its end; `says` writes the result into the session as well.
         """
         ...
 

@@ -18,7 +18,14 @@ from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.edge.turns.delivery import WAIT_MS_MAX, Deliveries, Ended, Lease, Outcome
 from streams.edge.turns.sql_turns import SqlTurns, SqlTurnStore
 from streams.edge.turns.task_queue import VISIBILITY_MS
-from streams.edge.turns.turn_store import Claimant, FleetWorker, Session, Status, TurnRecord
+from streams.edge.turns.turn_store import (
+    Claimant,
+    FleetWorker,
+    Progress,
+    Session,
+    Status,
+    TurnRecord,
+)
 from streams.errors import TaskQueueUnavailable
 from tests.support.postgres import Postgres
 from tests.support.sql_turns import Place, now_ms, postgres_place
@@ -48,7 +55,7 @@ class Worker:
 
     def run(self, record: TurnRecord, lease: Lease) -> Ended:
         self.ran.append(record.record_id)
-        lease.iterated(1)
+        lease.iterated(Progress(1, (), None))
         self.turns.store.say(record.session_id, "assistant", "done")
         return Ended(Status.COMPLETED, result="ok")
 
@@ -225,6 +232,36 @@ def test_8_25_a_worker_that_was_last_heard_of_long_ago_is_not_listed(place: Plac
     assert store.workers() == []
 
 
+def test_a_session_says_how_its_turns_stand(place: Place) -> None:
+    turns = place.open()
+    for ref in ("goal-1", "goal-2"):
+        enqueue(turns, envelope(ref=ref))
+
+    def status() -> str:
+        session = turns.store.read_session("sess-1")
+        assert session is not None
+        return session.status
+
+    seen: list[str] = [status()]
+
+    def run(_record: TurnRecord, _lease: Lease) -> Ended:
+        seen.append(status())
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return Ended(Status.COMPLETED)
+
+    deliveries = Deliveries(turns, Claimant("w1", "h"), run)
+    deliveries.next()
+    seen.append(status())  # the other one waits
+    with pytest.raises(KeyboardInterrupt):
+        deliveries.next()
+    seen.append(status())
+    deliveries.next()
+
+    assert seen == ["queued", "running", "queued", "running", "queued", "running"]
+    assert status() == "completed"
+
+
 def test_a_turn_without_a_record_is_skipped(place: Place) -> None:
     turns = place.open()
     enqueue(turns, envelope(), record=False)
@@ -311,7 +348,7 @@ def test_who_lost_its_claim_hears_of_it_and_its_end_does_not_count(place: Place)
         answer = other.store.claim(envelope(), Claimant("w2", "h"))
         assert answer.record is not None
         assert lease.lost.wait(30)
-        assert not lease.iterated(7)
+        assert not lease.iterated(Progress(7, (), None))
         return Ended(Status.COMPLETED, result="late")
 
     outcome = Deliveries(turns, Claimant("w1", "h"), overtaken, renew_every_s=0.2).next()

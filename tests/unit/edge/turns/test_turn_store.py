@@ -16,6 +16,7 @@ from streams.edge.turns.turn_store import (
     WORKER_TTL_MS,
     Claimant,
     FleetWorker,
+    Progress,
     Session,
     Status,
     TurnRecord,
@@ -160,11 +161,12 @@ def test_a_renewed_claim_lives_on_and_tells_how_far_it_is(
     fence = claimed(store)
     for iteration in range(1, 4):
         place.pass_time(CLAIM_TTL_MS - 5_000)
-        assert store.renew("g", fence, iterations=iteration)
+        assert store.iterate("g", fence, Progress(iteration, [{"number": iteration}], "so far"))
     assert store.renew("g", fence)
 
     assert isinstance(store.claim(turn(), YOU).decision, Wait)
-    assert read(store).iterations == 3
+    assert (read(store).iterations, read(store).result) == (3, "so far")
+    assert read(store).progress == [{"number": 3}]
 
 
 def test_a_time_to_live_of_the_store_s_own_is_heeded(place: Place) -> None:

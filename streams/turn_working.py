@@ -1,0 +1,74 @@
+"""Runs a worker of agent turns in this process, on whatever carries turns.
+
+Source: DESIGN "A turn"; seed queue-driven-agent-dispatch, "The model".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+from prometheus_client import CollectorRegistry
+
+from streams import ending
+from streams.codec import Codec
+from streams.edge.turns import sql_worker
+from streams.edge.turns.agent_bodies import AgentBodies
+from streams.edge.turns.agents import Agents
+from streams.edge.turns.kafka import serve as kafka_worker
+from streams.observe import logs
+from streams.observe.server import ObserveServer
+from streams.observe.turn_metrics import TurnWorkerMetrics
+from streams.settings import Settings
+
+__all__ = ["run_turn_worker"]
+
+_LOG = logs.logger(__name__)
+
+_STOP_S = 30.0
+"""What stopping may take besides the drain time, before the process is ended all the same."""
+
+_EXIT_S = 3.0
+
+
+async def run_turn_worker(
+    settings: Settings, codec: Codec, agents: Agents, *, slots: int, worker_id: str
+) -> None:
+    """Run turns until SIGTERM or SIGINT.
+
+    Args:   settings: name the cluster, where turns are carried by Kafka.
+    Raises: HarnError when it cannot start, or something fails while it runs.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    registry = CollectorRegistry()
+    metrics = TurnWorkerMetrics(registry)
+    bodies = AgentBodies(settings, agents, slots=slots, observer=metrics)
+    observe = ObserveServer(settings, registry, ready=lambda: not stop.is_set())
+    await observe.start()
+    bodies.start()
+    word = {"slots": slots, "worker_id": worker_id, "stop": stop, "observer": metrics}
+    if settings.turn_queue_backend == "kafka":
+        serve = kafka_worker.serve(settings, codec, bodies, **word)
+    else:
+        serve = sql_worker.serve(settings, bodies, **word)
+    serving = asyncio.ensure_future(serve)
+    _LOG.info("ready", extra={"roles": "turn-worker", "pid": os.getpid()})
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({serving, bodies.failed, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        _LOG.info("stopping", extra={"roles": "turn-worker", "pid": os.getpid()})
+        ending.end_within(settings.drain_ms / 1_000 + _STOP_S)
+        stop.set()
+        stopping.cancel()
+        await asyncio.wait({serving})
+        await bodies.close()
+        await observe.stop()
+        ending.end_within(_EXIT_S)
+    for each in (bodies.failed, serving):
+        if each.done():
+            each.result()
