@@ -99,6 +99,12 @@ class Queue:
         """Jobs that nobody holds and nobody may claim yet."""
         return self.returned.delayed
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to be known of it: a job ever, a worker, or gates."""
+        gates = self.gates
+        return self.known or bool(self.workers) or bool(gates.digest) or bool(gates.flows)
+
 
 @dataclass(slots=True)
 class Book:
@@ -111,6 +117,8 @@ class Book:
     holding: dict[str, int] = field(default_factory=dict[str, int])
     """Claims that each worker holds in this partition."""
     dirty: dict[str, Queue] = field(default_factory=dict[str, Queue])
+    doubtful: list[str] = field(default_factory=list[str])
+    """Queues that are new, or that a worker has left: nobody may need them."""
 
     def queue(self, home: str, /) -> Queue:
         """Return a queue by the key under which it lives here; a new one where it is unknown."""
@@ -125,6 +133,7 @@ class Book:
                 shard=int(shard) if hash_ and shard.isdigit() else None,
             )
             self.queues[home] = found
+            self.doubtful.append(home)
         return found
 
     def free(self, worker: RowWorker, /) -> int:
@@ -173,13 +182,20 @@ class Book:
         """A worker takes no more jobs."""
         for home in self.workers.pop(consumer_id)["queues"]:
             self.queue(home).workers.discard(consumer_id)
+            self.doubtful.append(home)
 
     # ------------------------------------------------------------------ rows
     def flush(self, state: State, /) -> None:
-        """Write what has changed of the queues."""
+        """Write what has changed of the queues; forget those that are only a name."""
         for home in sorted(self.dirty):
             _flush(state, self.dirty[home])
         self.dirty.clear()
+        # Whatever names are said in words about claims, and by workers that are gone, none stays.
+        for home in self.doubtful:
+            queue = self.queues.get(home)
+            if queue is not None and not queue.is_needed:
+                del self.queues[home]
+        self.doubtful.clear()
 
 
 def _flush(state: State, queue: Queue) -> None:
@@ -287,6 +303,7 @@ def load(state: State, /) -> Book:
         queue.touched.clear()
     _restore_order(state, book)
     book.dirty.clear()
+    book.doubtful.clear()
     return book
 
 

@@ -281,3 +281,60 @@ def test_at_every_prefix_each_key_has_its_share_within_a_round(
             selected += chosen == key
             share = number * weight[key] / whole
             assert abs(selected - share) <= (weight[key] + largest) * quantum
+
+
+def queues_of(log: SchedulerLog) -> set[str]:
+    return set(log.memory.state.index.queues)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("ack_requested", {"acks": []}),
+        ("release_requested", {"claims": [], "reason": None}),
+        ("gates_requested", {"jobs": []}),
+    ],
+)
+def test_queues_that_words_about_claims_merely_name_are_not_kept(
+    kind: str, fields: dict[str, object]
+) -> None:
+    log = drr()
+    log.ready("a")
+    worker = {"consumer_id": "w1", "incarnation": "i1"}
+    for number in range(20):
+        log.add(kind, {**worker, **fields, "queue": f"none-{number}"})
+    assert queues_of(log) == {"triage"}
+
+
+def test_queues_that_renewals_purges_and_summaries_merely_name_are_not_kept() -> None:
+    log = drr()
+    log.ready("a")
+    named = [
+        {"queue": f"none-{number}", "job_event_id": "0", "claim_id": "0.1"} for number in range(100)
+    ]
+    worker = {"consumer_id": "w1", "incarnation": "i1", "claim_ttl_ms": 1_000}
+    assert log.add("renew_requested", {**worker, "claims": named}) == []
+    log.add(
+        "purge_requested",
+        {
+            "queue": "none",
+            "request_id": "r",
+            "deliveries_partition": None,
+            "purged_by": "someone",
+            "reason": None,
+        },
+    )
+    log.add("summary_requested", {"queue": "none", "request_id": "r"})
+    assert queues_of(log) == {"triage"}
+
+
+def test_queues_that_only_a_worker_knows_go_with_it() -> None:
+    log = drr()
+    log.ready("a")
+    log.beat(queues=["triage", "empty-1", "empty-2"])
+    assert queues_of(log) == {"triage", "empty-1", "empty-2"}
+    log.beat(queues=["triage", "empty-2"], claims=["0.1"])
+    assert queues_of(log) == {"triage", "empty-2"}
+    log.now_ms += 3_600_000
+    log.ready("b")  # the worker's time is over
+    assert queues_of(log) == {"triage"}
