@@ -139,6 +139,7 @@ def goal(**fields: object) -> AgentGoal:
         "session_id": "s",
         "job_id": "j",
         "tenant": "",
+        "agent_name": "",
         "status": "running",
         "goal_spec": {
             "objective": "win",

@@ -16,7 +16,7 @@ from streams.edge.turns.enqueuer import Enqueuer, SessionBusy
 from streams.edge.turns.sql_ledger import SqlLedger
 from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.task_queue import VISIBILITY_MS, TurnRejected
-from streams.edge.turns.turn_store import Claimant, Status, TurnRecord
+from streams.edge.turns.turn_store import Claimant, Progress, Status, TurnRecord
 from tests.support.sql_turns import Place
 
 IN_TIME_S = 30.0
@@ -121,7 +121,7 @@ def test_an_interrupt_ends_the_body_that_runs_before_its_own(place: Place, way: 
         runs.set()
         assert lease.lost.wait(IN_TIME_S)
         order.append("first ends")
-        assert not lease.iterated(1)
+        assert not lease.iterated(Progress(1, (), None))
         if way == "raises":
             raise RuntimeError("told to end")
         if way == "is_cancelled":
