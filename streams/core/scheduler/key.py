@@ -80,8 +80,14 @@ class Key:
 
     def oldest(self) -> int | None:
         """Return the place of the oldest ready job of any rank, or None."""
-        heads = [head for rank in (0, 1, 2) if (head := self.head(rank)) is not None]
-        return min(heads, default=None)
+        if self._gone:
+            for rank in (0, 1, 2):
+                self.head(rank)  # takes out what stands before it
+        high, normal, low = self._ranks
+        if normal and not high and not low:  # nearly all keys, and a summary asks each of them
+            return normal[0]
+        heads = [heap[0] for heap in self._ranks if heap]
+        return min(heads) if heads else None
 
     def first_rank(self, now_ms: int, /) -> int:
         """Return the rank whose oldest job is to be claimed first; there is a ready job."""

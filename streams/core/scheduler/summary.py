@@ -1,7 +1,7 @@
 """How a queue stands, for the catalog: on request, and a second after something has changed.
 
-It looks at every fairness key, some microseconds each, and names those with most work.  So a queue
-of more than five thousand keys publishes less often: it costs a hundredth of the time, or less.
+It looks at every fairness key, less than a microsecond each, and names those with most work.  So a
+queue of more than five thousand keys publishes less often: it costs half a hundredth of the time.
 
 Source: SEMANTICS 6.7; DESIGN decision A5.
 """
@@ -16,6 +16,7 @@ from streams.core.record import Output, Record
 from streams.core.scheduler.book import Book, Queue
 from streams.core.scheduler.job_id import enqueued_ms
 from streams.core.scheduler.key import Key
+from streams.core.scheduler.selection import Selection
 from streams.core.state import State
 from streams.core.wire import FairnessState, QueueSummary
 
@@ -31,9 +32,7 @@ def summary(
     """Return the queue's summary; the timer of the next one is disarmed."""
     queue.summary_at_ms, queue.summary_due_ms = state.now_ms, None
     selection = queue.selection
-    keys = selection.keys.values()
-    named = heapq.nsmallest(KEYS_MAX, keys, lambda key: (-key.ready - key.in_flight, key.name))
-    named.sort(key=lambda key: key.name)
+    named = _busiest(selection, KEYS_MAX)
     states = [_state_of(queue, key) for key in named]
     others = _others(queue, states)
     value: QueueSummary = {
@@ -88,6 +87,22 @@ def _earliest(states: Iterable[FairnessState]) -> int | None:
     return min((each for each in ages if each is not None), default=None)
 
 
+def _busiest(selection: Selection, most: int) -> list[Key]:
+    """Return the keys with most work, of equals the lesser names; by name.
+
+    There may be a hundred thousand: each is looked at, but none is compared as a whole.
+    """
+    keys = selection.keys
+    if len(keys) <= most:
+        return [keys[name] for name in sorted(keys)]
+    works = [key.ready + key.in_flight for key in keys.values()]
+    least = heapq.nlargest(most, works)[-1]
+    names = [name for name, work in zip(keys, works, strict=True) if work > least]
+    equals = [name for name, work in zip(keys, works, strict=True) if work == least]
+    names += heapq.nsmallest(most - len(names), equals)
+    return [keys[name] for name in sorted(names)]
+
+
 def _others(queue: Queue, named: list[FairnessState]) -> FairnessState | None:
     """Sum up the keys that are not named, and those that are forgotten."""
     selection = queue.selection
@@ -96,28 +111,22 @@ def _others(queue: Queue, named: list[FairnessState]) -> FairnessState | None:
     names = {each["fairness_key"] for each in named}
     rest = [key for name, key in selection.keys.items() if name not in names]
     selected, deferred, promotions = queue.forgotten
-    deficit = in_flight = ready = 0
-    oldest: int | None = None
-    for key in rest:
-        head = key.oldest() if key.ready else None
-        if head is not None and (oldest is None or head < oldest):
-            oldest = head
-        deficit += selection.credit_of(key)
-        in_flight += key.in_flight
-        ready += key.ready
-        selected += key.selected
-        deferred += _deferred(queue, key)
-        promotions += key.promotions
+    heads = [head for key in rest if key.ready and (head := key.oldest()) is not None]
+    capped = [key.capped_at for key in rest if key.capped_at is not None]
+    funded = [key.weight * (selection.rounds - key.round) for key in rest if key.eligible]
     return {
         "fairness_key": "",
         "weight": 0,
-        "deficit": deficit,
-        "in_flight": in_flight,
-        "selected_total": selected,
-        "deferred_total": deferred,
-        "starvation_promotions_total": promotions,
-        "ready_jobs": ready,
-        "oldest_ready_at_ms": None if oldest is None else enqueued_ms(oldest),
+        "deficit": sum([key.credit for key in rest]) + selection.policy["quantum"] * sum(funded),
+        "in_flight": sum([key.in_flight for key in rest]),
+        "selected_total": selected + sum([key.selected for key in rest]),
+        "deferred_total": deferred
+        + sum([key.deferred for key in rest])
+        + selection.selects * len(capped)
+        - sum(capped),
+        "starvation_promotions_total": promotions + sum([key.promotions for key in rest]),
+        "ready_jobs": sum([key.ready for key in rest]),
+        "oldest_ready_at_ms": enqueued_ms(min(heads)) if heads else None,
     }
 
 
