@@ -32,6 +32,8 @@ __all__ = [
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/]+):(\d{1,5})")
 _REDACTED = "(set)"
+# Whatever stands before the last `@`: a password that nobody escaped may hold anything.
+_CREDENTIALS = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,12 @@ class Declaration:
     secret: bool = False
     shown: str | None = None
 
+    def shown_value(self, text: str) -> str:
+        """Return a value as it may be told: an address has neither user nor password."""
+        if self.kind not in (URL, ADDRESSES):
+            return text
+        return _CREDENTIALS.sub(lambda found: f"{found[1] or ''}***@", text)
+
     def row(self, name: str, default: object, value: object) -> SettingRow:
         """Return the table line of this setting, its value redacted when it is a secret."""
         hidden = self.secret and value is not None
@@ -138,7 +146,7 @@ class Declaration:
             name=name,
             env=self.env,
             default=_text(default) if self.shown is None else self.shown,
-            value=_REDACTED if hidden else _text(value),
+            value=_REDACTED if hidden else self.shown_value(_text(value)),
             expected=self.kind.expected,
             doc=self.doc,
         )
@@ -167,7 +175,9 @@ def setting(
 ) -> Any:  # noqa: ANN401
     """Declare a field of a settings dataclass; see `Declaration` for the arguments."""
     declaration = Declaration(env=env, kind=kind, doc=doc, secret=secret, shown=shown)
-    return field(default=default, metadata={"declaration": declaration}, repr=not secret)
+    # An address may hold a password as well.
+    shows = not secret and kind is not URL
+    return field(default=default, metadata={"declaration": declaration}, repr=shows)
 
 
 def _text(value: object) -> str:

@@ -389,6 +389,6 @@ def _read(lookup: Lookup) -> tuple[dict[str, Any], list[str]]:
         try:
             values[name] = declared.kind.parse(text)
         except ValueError:
-            shown = "a secret value" if declared.secret else repr(text)
+            shown = "a secret value" if declared.secret else repr(declared.shown_value(text))
             problems.append(f"{declared.env} is {shown}, expected {declared.kind.expected}")
     return values, problems

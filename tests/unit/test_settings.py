@@ -131,6 +131,29 @@ def test_a_secret_is_shown_nowhere() -> None:
     assert "hunter2" not in repr(settings) + str(settings.describe())
 
 
+def test_an_address_with_a_password_is_told_without_it() -> None:
+    settings = read(SCHEMA_REGISTRY_URL="https://user:hunter2@registry:8081")
+    assert settings.schema_registry_url == "https://user:hunter2@registry:8081"
+    (row,) = (each for each in settings.describe() if each.name == "schema_registry_url")
+    assert row.value == "https://***@registry:8081"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "shown"),
+    [
+        ("SCHEMA_REGISTRY_URL", "user:hunter2@registry", "***@registry"),
+        ("SCHEMA_REGISTRY_URL", "ftp://user:hun,ter2@x/hunter2@registry", "ftp://***@registry"),
+        ("KAFKA_BOOTSTRAP_SERVERS", "SASL://user:hunter2@kafka", "SASL://***@kafka"),
+    ],
+)
+def test_an_address_that_is_refused_is_told_without_its_password(
+    variable: str, value: str, shown: str
+) -> None:
+    (problem,) = problems(**{variable: value})
+    assert problem.startswith(f"{variable} is '{shown}', expected ")
+
+
 def test_options_win_over_the_environment() -> None:
     variables = {"HARN_HTTP_PORT": "1", "HARN_DRAIN_MS": "7"}
 
