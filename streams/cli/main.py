@@ -19,6 +19,7 @@ import typer
 
 from streams import __version__
 from streams.errors import HarnError
+from streams.observe import logs
 
 __all__ = ["GROUPS", "main", "run_and_exit"]
 
@@ -54,6 +55,7 @@ def run_and_exit(app: typer.Typer, arguments: Sequence[str] | None, name: str) -
     Args: name: by which people know the program.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    logs.hush_clients()
     try:
         app(args=given, prog_name=name)
     except HarnError as error:

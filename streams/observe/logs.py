@@ -35,6 +35,8 @@ _PASSES = re.compile(
 
 _REPEAT_AFTER_S = 10.0
 _REMEMBERED_LINES = 256
+_TRYING_MS = 45_000
+"""Longer than any command waits for an answer, since its process began."""
 _VARYING = re.compile(r"\d+")
 
 
@@ -123,6 +125,20 @@ def _is_told(record: logging.LogRecord) -> bool:
     if not _is_framework(record) or logging.getLogger().level <= logging.DEBUG:
         return True
     return record.levelno >= logging.WARNING and not _PASSES.search(record.getMessage())
+
+
+def hush_clients() -> None:
+    """Keep what Kafka clients say while they try from people who ran a command.
+
+    The command's own message says it once, and what to do.  Where logs are configured this changes
+    nothing, and who follows a log for longer hears of a broker that went away.
+    """
+    if logging.lastResort is not None and _is_no_first_try not in logging.lastResort.filters:
+        logging.lastResort.addFilter(_is_no_first_try)
+
+
+def _is_no_first_try(record: logging.LogRecord) -> bool:
+    return not record.name.startswith("harn.kafka") or record.relativeCreated > _TRYING_MS
 
 
 def configure(level: str, style: str) -> None:
