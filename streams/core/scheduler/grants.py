@@ -107,6 +107,7 @@ def _grant(
             outputs += held_up
             return True
     claim = _claim(state, book, queue, chosen, worker)
+    _took(rooms)
     row: RowJob = state.rows.get(f"j:{queue.home}:{claim.job}")
     assert row is not None, "a ready job has a row"
     claimed: JobClaimed = {
@@ -147,7 +148,7 @@ def _most_room(book: Book, rooms: list[tuple[int, str]]) -> RowWorker | None:
         room, consumer_id = rooms[0]
         worker = book.workers[consumer_id]
         free = book.free(worker)
-        if free == -room:
+        if free == -room > 0:
             return worker
         if free > 0:
             heapq.heapreplace(rooms, (-free, consumer_id))
@@ -156,10 +157,16 @@ def _most_room(book: Book, rooms: list[tuple[int, str]]) -> RowWorker | None:
     return None
 
 
+def _took(rooms: list[tuple[int, str]]) -> None:
+    """The worker with most room has one job more; `_most_room` finds out what it has elsewhere."""
+    room, consumer_id = rooms[0]
+    heapq.heapreplace(rooms, (room + 1, consumer_id))
+
+
 def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWorker) -> Claim:
     job = id_at(chosen.place)
     fence = delivery = 1
-    before = forget_returned(state, queue, job)
+    before = forget_returned(state, queue, job) if len(queue.returned) else None
     if before is not None:
         fence, delivery = before["fence"] + 1, before["deliveries"] + 1
     expires_at_ms = state.now_ms + worker["claim_ttl_ms"]

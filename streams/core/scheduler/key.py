@@ -81,8 +81,7 @@ class Key:
     def oldest(self) -> int | None:
         """Return the place of the oldest ready job of any rank, or None."""
         if self._gone:
-            for rank in (0, 1, 2):
-                self.head(rank)  # takes out what stands before it
+            self._clear_heads()
         high, normal, low = self._ranks
         if normal and not high and not low:  # nearly all keys, and a summary asks each of them
             return normal[0]
@@ -91,18 +90,27 @@ class Key:
 
     def first_rank(self, now_ms: int, /) -> int:
         """Return the rank whose oldest job is to be claimed first; there is a ready job."""
-        high, normal = self.head(0), self.head(1)
-        if normal is not None and (
-            high is None or (normal < high and enqueued_ms(normal) + PROMOTED_AFTER_MS <= now_ms)
+        if self._gone:
+            self._clear_heads()
+        high, normal, _ = self._ranks
+        if normal and (
+            not high
+            or (normal[0] < high[0] and enqueued_ms(normal[0]) + PROMOTED_AFTER_MS <= now_ms)
         ):
             return 1
-        return 0 if high is not None else 2
+        return 0 if high else 2
 
     def pop(self, rank: int, /) -> int:
         """Take the oldest ready job of a rank, which is there."""
         self.ready -= 1
-        self.head(rank)
+        if self._gone:
+            self._clear_heads()
         return heapq.heappop(self._ranks[rank])
+
+    def _clear_heads(self) -> None:
+        """Take out of the heaps what stands before the first job that may be claimed."""
+        for rank in (0, 1, 2):
+            self.head(rank)
 
     def rank_of_oldest(self) -> int:
         """Return the rank that the oldest ready job has; there is one."""
