@@ -1,13 +1,16 @@
 """Owners of a partition of turns, one after another: they crash, hand over, come back as zombies.
 
-The log is a list; a commit is refused when a newer owner has fenced the one that commits, as a
-transaction is.  Whatever happens, a session's turns run one after another in their order, nothing
-runs after its end is written, and in the end all of them have ended.
+The log is a list; a batch is refused when a newer owner has fenced the one that commits, as a
+transaction is.  Records of the API are read when a rule says so, late as well.  Whatever happens, a
+session's turns run one after another in their order, nothing runs before its claim is durable or
+after its end is, nothing is skipped that should run, and in the end all of them have ended, once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,214 +18,236 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from streams.core.record import Output, Position
 from streams.core.turn import words
-from streams.core.turn.bookmark import Bookmark, Floors, parse_bookmark
-from streams.core.turn.claim import Expire, Run, Skip, Wait, claimable_job, decide
-from streams.core.turn.envelope import PRIORITIES, AgentTurnEnvelope
-from streams.core.turn.history import History
-from streams.core.turn.lanes import Lanes, Turn
-from streams.core.turn.record import Holder, claimed_job, ended_job, new_job, released_job
-from streams.core.wire import AgentJob
+from streams.core.turn.bookmark import Bookmark, parse_bookmark
+from streams.core.turn.envelope import PRIORITIES, AgentTurnEnvelope, EnvelopeError
+from streams.core.turn.gathering import Batch
+from streams.core.turn.held import Held, Loaded
+from streams.core.turn.memory import Memory
+from streams.core.turn.owner import Begun, Owner
+from streams.core.turn.record import job_key, new_job, session_record_key
+from streams.core.turn.session import new_session
 
 BEYOND = 3
+SESSIONS = "abc"
 
 
 @dataclass
 class World:
-    """What is durable."""
+    """What is durable; a turn that is None is no turn at all."""
 
-    turns: list[AgentTurnEnvelope] = field(default_factory=list[AgentTurnEnvelope])
+    turns: list[AgentTurnEnvelope | None] = field(default_factory=list[AgentTurnEnvelope | None])
     claims: list[Output] = field(default_factory=list[Output])
-    jobs: dict[str, AgentJob] = field(default_factory=dict[str, AgentJob])
+    letters: list[Output] = field(default_factory=list[Output])
+    records: list[tuple[bool, str, str, Any]] = field(
+        default_factory=list[tuple[bool, str, str, Any]]
+    )  # whether an owner wrote it
     committed: int = 0
     metadata: str = ""
     owners: int = 0
 
+    def said(self, kind: str) -> list[Mapping[str, Any]]:
+        return [each.value for each in self.claims if each.kind == kind and each.value is not None]
 
-def loaded(world: World, bookmark: Bookmark) -> History:
-    """Load the claims from a bookmark on."""
-    history = History(world.committed, fence=bookmark.fence)
-    for said in world.claims[bookmark.claims_offset :]:
-        assert said.value is not None
-        history.fold(said.kind, said.value)
-    return history
+    def ended(self) -> list[int]:
+        return [each["turn_offset"] for each in self.said("turn_finished")]
 
 
-class Owner:
-    """A worker that owns the partition: reads, runs, commits; it knows what it loaded."""
+def load(world: World, bookmark: Bookmark) -> Memory:
+    memory = Memory(world.committed, fence=bookmark.fence)
+    for word in world.claims[bookmark.claims_offset :]:
+        memory.fold(word.kind, word.key, word.value)
+    for _, kind, key, value in world.records:
+        memory.fold(kind, key, value)
+    return memory
+
+
+class Worker:
+    """An owner with its readers: what it has read, what waits for a commit, what runs."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         bookmark = parse_bookmark(world.metadata) or Bookmark(0, 0)
-        self.history = loaded(world, bookmark)
-        whole = loaded(world, Bookmark(0, 0))
+        memory, whole = load(world, bookmark), load(world, Bookmark(0, 0))
         for offset in range(world.committed, len(world.turns) + 1):
-            assert self.history.has_ended(offset) == whole.has_ended(offset)
-            assert self.history.attempts(offset) == whole.attempts(offset)
-        assert self.history.next_fence >= whole.next_fence
-        self.floors = Floors(bookmark.claims_offset, self.history.known_until)
-        self.claims_end = len(world.claims)
+            assert memory.history.has_ended(offset) == whole.history.has_ended(offset)
+            assert memory.history.attempts(offset) == whole.history.attempts(offset)
+        assert memory.next_fence >= whole.next_fence
+        loaded = Loaded(0, world.committed, memory, bookmark.claims_offset, len(world.claims))
         world.owners += 1
         self.number = world.owners
-        self.holder = Holder(token=f"w{self.number}", host="h", fence=self.history.next_fence)
-        self.jobs = dict(world.jobs)
-        self.lanes = Lanes(world.committed, max_beyond_prefix=BEYOND, max_taken=5)
+        token = f"w{self.number}"
+        self.owner = Owner(loaded, token=token, host="h", max_beyond_prefix=BEYOND, recent_max=2)
+        self.followed = len(world.records)
         self.now_ms = self.number * 1_000
-
-    def at(self, offset: int) -> Position:
-        return Position(words.TURNS, 0, offset)
-
-    def commit(self, said: list[Output], jobs: list[AgentJob]) -> bool:
-        """One transaction; false when it was refused since there is a newer owner."""
-        if self.number != self.world.owners:
-            return False
-        self.world.claims += said
-        for job in jobs:
-            self.jobs[job["job_id"]] = self.world.jobs[job["job_id"]] = job
-        # Where the claims end is known from the commit before: offsets are told after a commit.
-        lanes = self.lanes
-        begins = self.floors.at(lanes.committable, lanes.next_offset, self.claims_end)
-        before = parse_bookmark(self.world.metadata)
-        assert before is None or before.claims_offset <= begins, "a bookmark never goes back"
-        self.world.metadata = str(Bookmark(begins, self.holder.fence))
-        self.world.committed = lanes.committable
-        self.claims_end = len(self.world.claims)
-        return True
+        self.unsure: list[Held] = []
+        self.claimed: list[Held] = []
+        self.running: list[Held] = []
 
     def read(self) -> None:
-        while self.lanes.wants_more and self.lanes.next_offset < len(self.world.turns):
-            offset = self.lanes.next_offset
-            turn = self.world.turns[offset]
-            ended = self.history.has_ended(offset)
-            self.lanes.take(offset, turn.session_id, turn.bucket, finished=ended)
-            self.floors.took(offset, self.claims_end)
+        owner, turns = self.owner, self.world.turns
+        while owner.wants_more and owner.lanes.next_offset < len(turns):
+            at = Position(words.TURNS, 0, owner.lanes.next_offset)
+            envelope = turns[at.offset]
+            if envelope is None:
+                error = EnvelopeError(("it is none",))
+                owner.bury(error, at, key=None, raw=b"?", timestamp_ms=0)
+            else:
+                owner.take(envelope, at, arrived_ms=at.offset)
 
-    def start(self) -> Turn | None:
-        """Begin the best turn; return it if its body is to run."""
-        turn = self.lanes.best(self.now_ms)
-        if turn is None:
-            return None
-        envelope = self.world.turns[turn.offset]
-        # What the API created since is read from the log as it comes.
-        job = self.jobs.setdefault(envelope.job_id, self.world.jobs[envelope.job_id])
-        self.lanes.start(turn)
-        fence = self.holder.fence
-        match decide(envelope, claimable_job(job), now_ms=self.now_ms, fence=fence):
-            case Run(attempt):
-                said = words.claimed(
-                    envelope, self.at(turn.offset), self.holder, attempt=attempt, now_ms=self.now_ms
-                )
-                claimed = claimed_job(job, self.holder, now_ms=self.now_ms)
-                return turn if self.commit([said], [claimed]) else None
-            case Skip(reason):
-                self.end(turn, skipped=reason)
-            case Wait() | Expire() as other:
-                raise AssertionError(f"{other}: the only owner neither waits nor expires here")
-        return None
+    def follow(self, count: int) -> None:
+        for is_owners, kind, key, value in self.world.records[self.followed :][:count]:
+            if not is_owners:
+                self.owner.learn(kind, key, value)
+            self.followed += 1
+        for held in [each for each in self.unsure if self.owner.is_known(each)]:
+            self.unsure.remove(held)
+            self.owner.put_back(held)
 
-    def end(self, turn: Turn, *, skipped: str | None = None) -> None:
-        envelope = self.world.turns[turn.offset]
-        job = self.jobs[envelope.job_id]
-        said = words.finished(
-            envelope,
-            self.at(turn.offset),
-            self.holder,
-            outcome="completed" if skipped is None else "skipped",
-            record_status="completed",
-            error=skipped,
-            now_ms=self.now_ms,
-        )
-        ends = (
-            []
-            if skipped
-            else [ended_job(job, "completed", executed_by=self.holder.token, now_ms=self.now_ms)]
-        )
-        self.lanes.finish(turn)
-        self.commit([said], ends)
+    def be_certain(self) -> None:
+        asked = list(self.unsure)
+        self.follow(len(self.world.records))
+        for held in asked:
+            if held in self.unsure:
+                self.unsure.remove(held)
+                self.owner.put_back(held, certain=True)
 
-    def hand_over(self) -> None:
-        """Stop, and give back what still runs, in one last commit."""
-        self.lanes.stop()
-        said: list[Output] = []
-        jobs: list[AgentJob] = []
-        for turn in self.lanes.running:
-            envelope = self.world.turns[turn.offset]
-            at = self.at(turn.offset)
-            said.append(
-                words.released(envelope, at, self.holder, reason="handover", now_ms=self.now_ms)
-            )
-            jobs.append(released_job(self.jobs[envelope.job_id], now_ms=self.now_ms))
-            self.lanes.give_back(turn)
-        self.commit(said, jobs)
+    def begin(self) -> None:
+        held = self.owner.best(self.now_ms)
+        if held is None:
+            return
+        match self.owner.begin(held, self.now_ms):
+            case Begun.RUN:
+                self.claimed.append(held)
+            case Begun.UNSURE:
+                self.unsure.append(held)
+            case Begun.WAITS:
+                self.now_ms += 1_000
+            case Begun.DONE:
+                pass
+
+    def commit(self, batch: Batch | None = None) -> list[Held]:
+        """One transaction; return what begins to run, nothing when it was refused."""
+        batch = batch or self.owner.batch()
+        if self.number != self.world.owners:
+            return []
+        before = parse_bookmark(self.world.metadata)
+        after = parse_bookmark(batch.metadata)
+        assert after is not None
+        assert before is None or before.claims_offset <= after.claims_offset, "never back"
+        for output, cause in batch.outputs:
+            assert output.partition == cause.partition == 0
+            if output.topic == words.CLAIMS:
+                self.world.claims.append(output)
+            elif output.topic == words.DEAD_LETTERS:
+                self.world.letters.append(output)
+            else:
+                self.world.records.append((True, output.kind, output.key, output.value))
+        self.world.committed, self.world.metadata = batch.offset, batch.metadata
+        begun, self.claimed = self.claimed, []
+        self.running += begun
+        return begun
+
+    def end(self, held: Held) -> None:
+        self.running.remove(held)
+        self.owner.end(held, "completed", result=f"{held.at.offset}", now_ms=self.now_ms)
+
+    def hand_over(self) -> list[Held]:
+        self.owner.lanes.stop()
+        for held in self.unsure:
+            self.owner.put_back(held)
+        for held in (*self.running, *self.claimed):
+            self.owner.give_back(held, "handover", self.now_ms)
+        self.running, self.claimed = [], []
+        return self.commit()
 
 
 class OwnersMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.owner = Owner(self.world)
-        self.zombies: list[tuple[Owner, Turn]] = []
-        self.runs: list[tuple[int, Turn]] = []  # every body that ran, by owner
+        for session_id in SESSIONS:
+            key = session_record_key(session_id)
+            value = new_session(session_id, now_ms=0)
+            self.world.records.append((False, "agent_session", key, value))
+        self.worker = Worker(self.world)
+        self.zombies: list[Worker] = []
+        self.runs: list[tuple[int, Held]] = []  # every body that began, by owner
 
     @rule(
-        session_id=st.sampled_from("abc"),
+        session_id=st.sampled_from(SESSIONS),
         priority=st.sampled_from(PRIORITIES),
-        again=st.sampled_from([False, False, False, True]),
+        what=st.sampled_from(["new", "new", "new", "again", "poison", "nothing"]),
     )
-    def enqueue(self, session_id: str, priority: str, again: bool) -> None:
+    def enqueue(self, session_id: str, priority: Any, what: str) -> None:
         turns = self.world.turns
-        if again and turns:
+        if what == "again" and turns:
             turns.append(turns[-1])  # the producer repeats itself
             return
-        job_id = f"job-{len(turns)}"
-        self.world.jobs[job_id] = new_job(job_id, session_id, "do it", now_ms=0)
+        if what == "poison":
+            turns.append(None)
+            return
+        job_id = f"{'none' if what == 'nothing' else 'job'}-{len(turns)}"
+        if what != "nothing":
+            record = new_job(job_id, session_id, "do it", now_ms=0)
+            self.world.records.append((False, "agent_job", job_key(job_id), record))
         turns.append(
             AgentTurnEnvelope(
                 job_id=job_id,
                 session_id=session_id,
                 kind="orchestrator_task",
                 payload_ref=job_id,
-                priority=priority,  # type: ignore[arg-type]
+                priority=priority,
                 enqueued_at_ms=0,
             )
         )
 
     @rule()
     def read(self) -> None:
-        self.owner.read()
+        self.worker.read()
+
+    @rule(count=st.integers(1, 3))
+    def follow(self, count: int) -> None:
+        self.worker.follow(count)
 
     @rule()
-    def start(self) -> None:
-        turn = self.owner.start()
-        if turn is not None:
-            job_id = self.world.turns[turn.offset].job_id
-            ended = {
-                said.value["job_id"]
-                for said in self.world.claims
-                if said.kind == "turn_finished" and said.value is not None
-            }
-            assert job_id not in ended, "nothing runs after its end is written"
-            self.runs.append((self.owner.number, turn))
+    def be_certain(self) -> None:
+        self.worker.be_certain()
 
-    @precondition(lambda self: self.owner.lanes.running)
+    @rule()
+    def begin(self) -> None:
+        self.worker.begin()
+
+    @rule(looks=st.booleans())
+    def commit(self, looks: bool) -> None:
+        ended = set(self.world.ended())
+        if looks:
+            self.worker.owner.claims_end_at(len(self.world.claims))
+        for held in self.worker.commit():
+            assert held.at.offset not in ended, "nothing runs after its end is written"
+            self.runs.append((self.worker.number, held))
+
+    @precondition(lambda self: self.worker.running)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        self.owner.end(data.draw(st.sampled_from(self.owner.lanes.running)))
+        self.worker.end(data.draw(st.sampled_from(self.worker.running)))
 
     @rule(handed_over=st.booleans())
     def change_owner(self, handed_over: bool) -> None:
         if handed_over:
-            self.owner.hand_over()
+            self.worker.hand_over()
         else:
-            self.zombies += [(self.owner, turn) for turn in self.owner.lanes.running]
-        self.owner = Owner(self.world)
+            self.zombies.append(self.worker)
+        self.worker = Worker(self.world)
 
     @precondition(lambda self: self.zombies)
     @rule()
     def a_zombie_writes_back(self) -> None:
-        zombie, turn = self.zombies.pop()
-        before = (list(self.world.claims), dict(self.world.jobs), self.world.committed)
-        zombie.end(turn)
-        assert before == (self.world.claims, self.world.jobs, self.world.committed)
+        zombie = self.zombies.pop()
+        before = (list(self.world.claims), list(self.world.records), self.world.committed)
+        for held in list(zombie.running):
+            zombie.end(held)
+        assert zombie.commit() == []
+        assert before == (self.world.claims, self.world.records, self.world.committed)
 
     @invariant()
     def fences_only_grow(self) -> None:
@@ -231,41 +256,67 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_committed_offset_passes_nothing_unfinished(self) -> None:
-        ended = {
-            said.value["turn_offset"]
-            for said in self.world.claims
-            if said.kind == "turn_finished" and said.value is not None
-        }
-        assert set(range(self.world.committed)) <= ended
-        assert len(ended - set(range(self.world.committed))) <= BEYOND
+        ended = {*self.world.ended(), *(each.value["offset"] for each in self.world.letters)}  # type: ignore[index]
+        passed = set(range(self.world.committed))
+        assert passed <= ended
+        assert len(set(self.world.ended()) - passed) <= BEYOND
+
+    @invariant()
+    def nothing_is_skipped_that_should_run(self) -> None:
+        completed: set[str] = set()
+        for said in self.world.said("turn_finished"):
+            if said["outcome"] == "completed":
+                assert said["job_id"] not in completed, "a job is done once"
+                completed.add(said["job_id"])
+            else:
+                assert said["job_id"] in completed or said["job_id"].startswith("none")
 
     @invariant()
     def turns_of_a_session_run_in_their_order(self) -> None:
-        for session_id in "abc":
-            offsets = [turn.offset for _, turn in self.runs if turn.session_id == session_id]
-            assert offsets == sorted(offsets)
+        for session_id in SESSIONS:
+            runs = [
+                held.at.offset for _, held in self.runs if held.envelope.session_id == session_id
+            ]
+            assert runs == sorted(runs)
         for number in {number for number, _ in self.runs}:
-            mine = [turn.offset for owner, turn in self.runs if owner == number]
+            mine = [held.at.offset for owner, held in self.runs if owner == number]
             assert len(mine) == len(set(mine)), "an owner runs a turn once"
 
     def teardown(self) -> None:
         """In the end a last owner ends all that there is."""
-        self.owner = Owner(self.world)
-        for _ in range(3 * len(self.world.turns)):
+        self.worker = Worker(self.world)
+        for _ in range(4 * len(self.world.turns) + 1):
             self.read()
-            self.start()
+            self.be_certain()
+            self.begin()
+            self.commit(looks=True)
             self.the_committed_offset_passes_nothing_unfinished()
             self.turns_of_a_session_run_in_their_order()
-            for turn in self.owner.lanes.running[:1]:
-                self.owner.end(turn)
+            for held in self.worker.running[:1]:
+                self.worker.end(held)
+        self.nothing_is_skipped_that_should_run()
         assert self.world.committed == len(self.world.turns)
-        assert {job["status"] for job in self.world.jobs.values()} <= {"completed"}
-        ended = [
-            said.value["turn_offset"]
-            for said in self.world.claims
-            if said.kind == "turn_finished" and said.value is not None
-        ]
-        assert sorted(ended) == list(range(len(self.world.turns))), "each ends once"
+        letters = {each.value["offset"] for each in self.world.letters}  # type: ignore[index]
+        turns = [offset for offset, each in enumerate(self.world.turns) if each is not None]
+        assert sorted(self.world.ended()) == turns, "each ends once"
+        assert letters == set(range(len(self.world.turns))) - set(turns)
+        last = {key: value for _, kind, key, value in self.world.records if kind == "agent_job"}
+        assert {each["status"] for each in last.values()} <= {"completed"}
+        self.what_was_said_is_what_was_done()
+
+    def what_was_said_is_what_was_done(self) -> None:
+        sessions = {
+            value["session_id"]: value
+            for _, kind, _, value in self.world.records
+            if kind == "agent_session"
+        }
+        for session_id, session in sessions.items():
+            done = [
+                f"{said['turn_offset']}"
+                for said in self.world.said("turn_finished")
+                if said["session_id"] == session_id and said["outcome"] == "completed"
+            ]
+            assert [each["content"] for each in session["said"]] == done[-20:]
 
 
 OwnersMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
