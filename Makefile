@@ -50,7 +50,7 @@ test: setup check ## Run the checks and the whole suite, broker tests included (
 ifdef ARGS
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
 else
-	$(BIN)/python -m pytest -m "not soak and not broker" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not soak and not broker and not chaos" -n auto --dist worksteal
 	@# A Kafka each; they wait for most of their time.
 	$(BIN)/python -m pytest -m "broker and not chaos and not soak" -n 3 --dist worksteal --durations=10
 	@# Tests that kill processes watch clocks: they have the machine for themselves.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ settings.load_profile("suite")
 
 # A run in the background of a shell is told to ignore Ctrl-C, and so would be all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one process more than there are cores: brokers in memory let tests wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session", autouse=True)
