@@ -25,13 +25,14 @@ from topology.cluster import observe
 from topology.family import clash_form, expand
 from topology.layout import Layout
 from topology.plan import Plan
-from topology.provision import apply, plan
+from topology.provision import apply, grow, plan
 from topology.resolve import ResolvedTopic, resolve, resolve_topic
 from topology.topics import QUEUE_TOPICS
 from topology.verify import verify_at_start, verify_topics
 
 __all__ = [
     "check_topology",
+    "grow_topics",
     "layout_of",
     "plan_topics",
     "provision_bindings",
@@ -96,6 +97,17 @@ def provision_topics(
     """
     with _own_errors(settings):
         return apply(make_admin(settings), resolved_topics(settings, declared), sync=sync)
+
+
+def grow_topics(settings: Settings, names: Collection[str]) -> None:
+    """Give fixed topics the partitions of `settings`, also where `provision_topics` refuses.
+
+    It is for whoever moves what their records' partitions stand for.  Raises TopologyError;
+    BrokerError.
+    """
+    with _own_errors(settings):
+        wanted = [topic for topic in resolved_topics(settings) if topic.name in names]
+        grow(make_admin(settings), wanted)
 
 
 def provision_bindings(

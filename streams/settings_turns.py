@@ -91,7 +91,8 @@ class TurnSettings:
         "AGENT_TURNS_PARTITIONS",
         6,
         integer(1, 1_024),
-        "Partitions of `agent_turns`: as many workers can share turns; fixed once there are turns.",
+        "Partitions of `agent_turns`: as many workers can share turns; "
+        "`harn topology grow-turns` adds some.",
     )
     claim_ttl_s: int = setting(
         "CLAIM_TTL_S",

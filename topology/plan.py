@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from topology.model import TopicRole
-from topology.resolve import ResolvedTopic
+from topology.resolve import TURNS_COUNTED_BY, ResolvedTopic
 
 __all__ = ["Change", "ChangeKind", "ObservedCluster", "ObservedTopic", "Plan", "diff"]
 
@@ -169,6 +169,8 @@ def _resize(topic: ResolvedTopic, found: ObservedTopic) -> Change:
 def count_remedy(topic: ResolvedTopic, partitions: int) -> str:
     """Return what to do when `topic` has `partitions`, which cannot become the expected count."""
     if topic.counted_by is not None:
+        if topic.counted_by == TURNS_COUNTED_BY and partitions < topic.partitions:
+            return f"set {topic.counted_by}={partitions}, or run `harn topology grow-turns`"
         return f"set {topic.counted_by}={partitions}, or use a cluster that is laid out anew"
     return (
         f"delete {topic.name} with Kafka's own tools if its records are not needed, then "

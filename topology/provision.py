@@ -15,7 +15,7 @@ from topology.errors import TopologyError
 from topology.plan import ChangeKind, Plan, diff
 from topology.resolve import ResolvedTopic
 
-__all__ = ["apply", "plan"]
+__all__ = ["apply", "grow", "plan"]
 
 # Half a minute until a change is seen by the broker that answers us.
 _VISIBLE_ROUNDS = 150
@@ -46,6 +46,24 @@ def apply(admin: Admin, resolved: Collection[ResolvedTopic], *, sync: bool = Fal
     if carried_out.pending(sync=sync):
         _wait_until_visible(admin, resolved, sync=sync)
     return carried_out
+
+
+def grow(admin: Admin, topics: Collection[ResolvedTopic]) -> None:
+    """Add partitions where `apply` refuses: for whoever moves what hangs on their number.
+
+    Raises: TopologyError when the cluster does not show them in time; KafkaException.
+    """
+    names = [topic.name for topic in topics]
+    cluster.grow(admin, topics)
+    for _ in range(_VISIBLE_ROUNDS):
+        found = cluster.observe(admin, names).topics
+        if all(
+            topic.name in found and found[topic.name].partitions >= topic.partitions
+            for topic in topics
+        ):
+            return
+        admin.poll(_VISIBLE_ROUND_S)
+    raise TopologyError("the cluster accepted more partitions but does not show them yet")
 
 
 def _wait_until_visible(admin: Admin, resolved: Collection[ResolvedTopic], *, sync: bool) -> None:

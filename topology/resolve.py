@@ -57,9 +57,12 @@ class ResolvedTopic:
 # request's key stands for an order that growing would break.
 _GROWING = (TopicRole.OUTPUT, TopicRole.INTENT, TopicRole.JOURNAL, TopicRole.CHECKPOINT)
 
+TURNS_COUNTED_BY = "AGENT_TURNS_PARTITIONS"
+"""The variable that says how many partitions the topics of turns have."""
+
 _COUNTED_BY = {
     PartitionRule.MAILBOX: "HARN_PARTITIONS",
-    PartitionRule.TURNS: "AGENT_TURNS_PARTITIONS",
+    PartitionRule.TURNS: TURNS_COUNTED_BY,
 }
 
 

@@ -125,24 +125,34 @@ class TransactionalProducer:
                 partition's memory and this producer.  The next owner ends what is open: by its
                 greater epoch, so that nothing still on its way to the broker counts after that.
         """
-
-        def fill() -> None:
-            for topic, partition, key, value, headers in records:
-                at = _BY_KEY if partition is None else partition
-                self._append(topic, value, key, at, headers)
-
         at = f"{place.topic}/{place.partition}/{place.offset}"
-        self._transact(f"up to {at}", fill, place, group_metadata)
+        self._transact(f"up to {at}", partial(self._append_all, records), place, group_metadata)
+
+    def commit_alone(self, name: str, records: Iterable[EncodedOutput]) -> None:
+        """Write records as one transaction that moves no offset; `name` is for its error.
+
+        Raises: as `commit_records`.
+        """
+        self._transact(name, partial(self._append_all, records), None, b"")
+
+    def _append_all(self, records: Iterable[EncodedOutput]) -> None:
+        for topic, partition, key, value, headers in records:
+            self._append(topic, value, key, _BY_KEY if partition is None else partition, headers)
 
     def _transact(
-        self, name: str, fill: Callable[[], None], place: TopicPartition, group_metadata: bytes
+        self,
+        name: str,
+        fill: Callable[[], None],
+        place: TopicPartition | None,
+        group_metadata: bytes,
     ) -> None:
         producer = self._producer
         try:
             producer.begin_transaction()
             fill()
             self._fault_point(BEFORE_OFFSETS)
-            producer.send_offsets_to_transaction([place], group_metadata, self._timeout_s)
+            if place is not None:
+                producer.send_offsets_to_transaction([place], group_metadata, self._timeout_s)
             self._fault_point(AFTER_OFFSETS)
             producer.commit_transaction(self._timeout_s)
             self._fault_point(AFTER_COMMIT)

@@ -18,6 +18,8 @@ from rich.table import Table
 from streams.cli.broker import progress_shown
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.edge.broker import ensure_broker
+from streams.edge.codecs import codec_of
+from streams.edge.turns.kafka.growth import NOTICE_S, Growth
 from streams.provision import check_topology, layout_of, plan_topics, provision_topics
 from streams.settings import Settings
 from topology import TOPOLOGY
@@ -75,6 +77,31 @@ def apply_plan(
     settings = _on_a_broker(settings_from(state_dir=state_dir))
     done = provision_topics(settings, sync=sync)
     _print(done, sync=sync)
+
+
+@app.command("grow-turns")
+def grow_turns(state_dir: StateDir = None) -> None:
+    """Give the topics of agent turns the partitions that AGENT_TURNS_PARTITIONS says.
+
+    Stop whatever enqueues turns, let the workers finish, and stop them: while a turn has not ended,
+    or a worker is there, it is refused and nothing is changed.  When it is cut off, run it again.
+
+    Exit codes: 0 done, or nothing to do; 2 settings; 3 refused; 5 Kafka is away.
+    """
+    settings = _on_a_broker(settings_from(state_dir=state_dir))
+    notice(f"whoever enqueues is given {NOTICE_S:.0f} s to notice")
+    grown = Growth(settings, codec_of(settings)).run()
+    if grown is None:
+        typer.echo(f"{settings.agent_turns_partitions} partitions: nothing to do")
+        return
+    typer.echo(
+        f"from {grown.before} to {grown.after} partitions; moved {grown.sessions} records of "
+        f"sessions and {grown.jobs} goals and tasks"
+    )
+    if grown.failed:
+        notice(f"{grown.failed} goals and tasks were enqueued meanwhile: they have failed")
+    if grown.unreadable:
+        notice(f"{grown.unreadable} records could not be read, and stay where they are")
 
 
 @app.command()

@@ -92,7 +92,7 @@ class TopicReader:
             fetch_wait_max_ms=wait_ms,
         )
         try:
-            self.partitions = self._count()
+            self.partitions = self.count()
         except BaseException:
             self.close()
             raise
@@ -165,7 +165,8 @@ class TopicReader:
         """Let go of the connection."""
         self._consumer.close()
 
-    def _count(self) -> int:
+    def count(self) -> int:
+        """Return how many partitions the topic has now."""
         try:
             # Also brings the connection up: the first fetch would wait for it for a second.
             found = self._consumer.list_topics(self.topic, timeout=_TIMEOUT_S).topics[self.topic]

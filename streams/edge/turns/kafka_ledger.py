@@ -269,6 +269,15 @@ class KafkaLedger:
         if self._view.unread:
             reason = f"{', '.join(sorted(self._view.unread))} not read to the end yet"
             raise TaskQueueUnavailable(self._endpoint, reason, retryable=True)
+        if self._view.misfit is not None:
+            # What is written would stand where nobody looks for it.
+            raise TaskQueueUnavailable(
+                self._endpoint,
+                self._view.misfit,
+                retryable=False,
+                remedy="start this program anew with AGENT_TURNS_PARTITIONS as the topics have it, "
+                "once `harn topology grow-turns` is done",
+            )
 
     @property
     def _endpoint(self) -> str:

@@ -3,6 +3,10 @@
 One thread for each topic reads it from its beginning and goes on; what it finds is folded on the
 event loop, by key: the last record counts.  While the broker is away, what was read last is told.
 
+A record counts where its session lives: what another partition has of a key is from before
+partitions were added, and is told by nobody any more.  When a topic has other partitions than the
+settings say, what is asked of the view would be of another layout: `misfit` says so.
+
 Invariants: of each kind at most RECORDS_MAX records and BYTES_MAX bytes are kept, those that were
 written last; a record that this process has written itself is there at once.
 
@@ -14,17 +18,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from streams.codec import Codec, DecodeError
+from streams.core.turn.partition_key import partition_of_session
 from streams.edge.topic_reader import LONG_WAIT_MS, ReadRecord, TopicReader
 from streams.errors import HarnError
 from streams.observe import logs
 from streams.settings import Settings
 
-__all__ = ["BYTES_MAX", "KINDS", "RECORDS_MAX", "TOPICS", "TurnView"]
+__all__ = ["BYTES_MAX", "COUNT_EVERY_S", "KINDS", "RECORDS_MAX", "TOPICS", "TurnView"]
 
 _LOG = logs.logger(__name__)
 
@@ -34,6 +40,10 @@ BYTES_MAX = 64 * 1_048_576
 TOPICS = ("agent.sessions", "agent.jobs", "fleet.workers")
 KINDS = ("agent_session", "agent_session_desired", "agent_goal", "agent_job", "fleet_worker")
 
+COUNT_EVERY_S = 5.0
+"""How soon it is noticed that partitions were added."""
+
+_OF_SESSIONS = TOPICS[:2]
 _READ_S = 0.5
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
@@ -43,6 +53,7 @@ _STOP_S = 2.0
 class _Kept(NamedTuple):
     """The last record of a key; its value is decoded when somebody looks."""
 
+    partition: int
     offset: int
     session_id: str
     status: str
@@ -55,6 +66,7 @@ class _Found(NamedTuple):
 
     kind: str
     key: str
+    partition: int
     offset: int
     kept: _Kept | None
 
@@ -79,6 +91,8 @@ class TurnView:
         self._kept: dict[str, OrderedDict[str, _Kept]] = {kind: OrderedDict() for kind in KINDS}
         self._bytes: dict[str, int] = dict.fromkeys(KINDS, 0)
         self._unread = set(topics)
+        self.misfit: str | None = None
+        """What a topic has instead of the partitions that the settings say; None while it fits."""
         self.caught_up = asyncio.Event()
         """Set once every topic was read to its end."""
         self._stopping = threading.Event()
@@ -129,16 +143,16 @@ class TurnView:
             yield self._codec.decode(self._kept[kind][key].value)[1]
 
     def note(self, kind: str, key: str, offset: int, value: bytes, /) -> None:
-        """Take a record that this process has written."""
-        found = self._read(kind, key, offset, value)
+        """Take a record that this process has written, where its session lives."""
+        found = self._read(kind, key, None, offset, value)
         if found is not None:
             self._fold(found)
 
     def _fold(self, found: _Found) -> None:
-        kind, key, offset, kept = found
+        kind, key, partition, offset, kept = found
         of_kind = self._kept[kind]
         known = of_kind.get(key)
-        if known is not None and known.offset > offset:
+        if known is not None and (known.partition != partition or known.offset > offset):
             return  # this process had written something newer, or the topic is read anew
         if known is not None:
             self._bytes[kind] -= len(known.value)
@@ -151,8 +165,13 @@ class TurnView:
             _, dropped = of_kind.popitem(last=False)
             self._bytes[kind] -= len(dropped.value)
 
-    def _read(self, kind: str, key: str, offset: int, value: bytes) -> _Found | None:
-        """Return what a record says; None, and a warning, when it cannot be read."""
+    def _read(
+        self, kind: str, key: str, partition: int | None, offset: int, value: bytes
+    ) -> _Found | None:
+        """Return what a record says; None when it does not count, or, with a warning, is none.
+
+        Args: partition: where it stands; None for where it belongs.
+        """
         try:
             schema, said = self._codec.decode(value)
         except DecodeError as error:
@@ -164,7 +183,17 @@ class TurnView:
             return None
         updated_at_ms = max(said.get(name, 0) for name in ("updated_at_ms", "last_heartbeat_ms"))
         session_id, status = said.get("session_id", ""), said.get("status", "")
-        return _Found(kind, key, offset, _Kept(offset, session_id, status, updated_at_ms, value))
+        home = self._home(session_id)
+        if partition not in (None, home):
+            return None
+        kept = _Kept(home, offset, session_id, status, updated_at_ms, value)
+        return _Found(kind, key, home, offset, kept)
+
+    def _home(self, session_id: str) -> int:
+        """Return where records of a session belong; what is of none has one partition."""
+        if not session_id:
+            return 0
+        return partition_of_session(session_id, self._settings.agent_turns_partitions)
 
     def _found(self, records: Sequence[ReadRecord]) -> list[_Found]:
         """Return what records say, by key (a topic's thread)."""
@@ -174,9 +203,11 @@ class TurnView:
                 continue
             key = record.key.decode(errors="replace")
             if record.value is None:  # no kind: the key is of one of them only
-                found += [_Found(kind, key, record.offset, None) for kind in KINDS]
+                place = (record.partition, record.offset)
+                found += [_Found(kind, key, *place, None) for kind in KINDS]
             elif record.kind in self._kept:
-                read = self._read(record.kind, key, record.offset, record.value)
+                place = (record.partition, record.offset)
+                read = self._read(record.kind, key, *place, record.value)
                 found += [read] if read is not None else []
         return found
 
@@ -198,13 +229,23 @@ class TurnView:
         """Follow until stopped.  Raises HarnError, after which the topic is read anew."""
         reader.start_at(dict.fromkeys(range(reader.partitions), 0))
         told_end = False
+        counted_s: float | None = None
         while not self._stopping.is_set():
+            if counted_s is None or time.monotonic() - counted_s >= COUNT_EVERY_S:
+                self._compare(topic, reader.count())
+                counted_s = time.monotonic()
             records = reader.read(_READ_S)
             if records or (reader.at_end and not told_end):
                 told_end = reader.at_end
                 found = self._found(records)
                 with contextlib.suppress(RuntimeError):  # the loop is gone, so nobody looks
                     self._loop.call_soon_threadsafe(self._take, topic, found, told_end)
+
+    def _compare(self, topic: str, partitions: int) -> None:
+        """Look whether a topic has the partitions by which sessions are placed."""
+        expected = self._settings.agent_turns_partitions
+        if topic in _OF_SESSIONS and partitions != expected:
+            self.misfit = f"{topic} has {partitions} partitions, expected {expected}"
 
     def _take(self, topic: str, found: Sequence[_Found], at_end: bool) -> None:  # noqa: FBT001
         if self._stopping.is_set():

@@ -141,6 +141,7 @@ def test_growing_what_keeps_state_by_partition_is_refused_with_the_remedy(name: 
     variable = "AGENT_TURNS_PARTITIONS" if name == "agent_turns" else "HARN_PARTITIONS"
     assert f"{name}: has 4 partitions, expected" in problem
     assert f"set {variable}=4" in problem
+    assert ("harn topology grow-turns" in problem) == (name == "agent_turns")
     assert cluster.changes == 0
 
 

@@ -11,10 +11,10 @@ import socket
 
 from streams.codec import Codec
 from streams.core.turn.fleet import HEARTBEAT_MS, Presence
-from streams.core.turn.words import DEAD_LETTERS, TURNS
 from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import require_topic
 from streams.edge.turns.body import Bodies
+from streams.edge.turns.kafka.layout import require_layout
 from streams.edge.turns.kafka.presence import FLEET, Heartbeats
 from streams.edge.turns.kafka.worker import TurnObserver, TurnWorker
 from streams.settings import Settings
@@ -36,11 +36,12 @@ async def serve(
     """Run turns until `stop` is set; then hand over what is owned, and leave the group.
 
     Args:   slots: turns that run at once.  worker_id: names the worker in the fleet.
-    Raises: TopologyError when a topic is missing; BrokerError, when the broker does not answer at
-            the start, or refuses; what broke the worker.
+    Raises: TopologyError when a topic is missing, or has other partitions than the settings say;
+            BrokerError, when the broker does not answer at the start, or refuses; what broke the
+            worker.
     """
-    for topic in (TURNS, DEAD_LETTERS, FLEET):
-        await asyncio.to_thread(require_topic, settings, topic)
+    await asyncio.to_thread(require_topic, settings, FLEET)
+    await asyncio.to_thread(require_layout, settings)
     host = socket.gethostname()
     token = f"{host}:{os.getpid()}:agent-dispatch"
     publisher = Publisher(settings, name="turn-worker")

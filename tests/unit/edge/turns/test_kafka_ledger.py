@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -259,3 +260,31 @@ async def test_the_view_keeps_so_many_bytes(settings: Settings) -> None:
         for _ in range(2):
             await api.enqueuer.create_goal({**GOAL, "objective": "o" * 1_500})
         assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 1
+
+
+async def test_who_places_sessions_by_another_number_of_partitions_writes_nothing(
+    settings: Settings,
+) -> None:
+    other = replace(settings, agent_turns_partitions=PARTITIONS + 1)
+    async with process(other) as api:
+        with pytest.raises(TaskQueueUnavailable) as caught:
+            await api.enqueuer.create_goal(GOAL)
+    assert not caught.value.retryable
+    assert f"has {PARTITIONS} partitions, expected {PARTITIONS + 1}" in str(caught.value)
+
+
+async def test_a_record_counts_where_its_session_lives_alone(settings: Settings) -> None:
+    async with process(settings) as api:
+        created = await api.enqueuer.create_goal(GOAL)
+        session_id, key = created["session_id"], goal_key(created["goal_id"])
+        goal = api.view.get("agent_goal", key)
+        assert goal is not None
+    elsewhere = (partition_of_session(session_id, PARTITIONS) + 1) % PARTITIONS
+    producer = make_producer(settings)
+    for value in (CODEC.encode("agent_goal", {**goal, "status": "failed"}), None):
+        headers: dict[str, str | bytes | None] = {"kind": b"agent_goal"}
+        producer.produce("agent.jobs", value, key.encode(), elsewhere, headers=headers)
+    assert producer.flush(30) == 0
+
+    async with process(settings) as again:
+        assert again.view.get("agent_goal", key) == goal
