@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streams.edge.turns.sql_turns import SqlTurnStore
 from tests.support.sql_turns import Place, postgres_place, sqlite_place
 
 
@@ -18,3 +19,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     else:
         with postgres_place(request.getfixturevalue("postgres")) as found:
             yield found
+
+
+@pytest.fixture
+def store(place: Place) -> SqlTurnStore:
+    return place.open().store
