@@ -1,162 +1,27 @@
 """Webhooks over HTTP, into a log: who is believed, what is answered, what becomes of it."""
 
-import asyncio
-import json
+from __future__ import annotations
+
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
-import pytest_asyncio
 
-from streams.core.record import Position
-from streams.edge.ingest.http import IngestService
-from streams.edge.ingest.webhooks.routes import WebhookRoutes
 from streams.edge.ingest.webhooks.webhooks_api import HEADER_BYTES_MAX
-from streams.edge.publisher import Publisher
-from streams.settings import Settings
 from streams.testing import binding
-from tests.support.mock_cluster import mock_cluster, read
-from tests.support.registry_records import CODEC, Registry
+from tests.support.webhook_edge import (
+    BODY,
+    BODY_BYTES_MAX,
+    SECRET,
+    Ingest,
+    envelope,
+    github,
+    post,
+)
 from tests.support.webhooks import signed, with_path
-
-SECRET = b"It's a Secret"
-BODY = json.dumps({"action": "opened", "issue": {"number": 7}}).encode()
-BODY_BYTES_MAX = 2_000
-REGISTRY = "triggers.registry"
-JSON = {"Content-Type": "application/json"}
-
-
-class Seen:
-    """What metrics would be told."""
-
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, int]] = []
-        self.refusals: list[tuple[str, str]] = []
-        self.taken: list[str] = []
-
-    def answered(self, status: int, events: int, seconds: float) -> None:
-        assert seconds >= 0
-        self.answers.append((status, events))
-
-    def webhook_refused(self, provider: str, reason: str) -> None:
-        self.refusals.append((provider, reason))
-
-    def webhook_taken(self, provider: str, normalized_s: float, appended_s: float) -> None:
-        assert 0 <= normalized_s <= appended_s
-        self.taken.append(provider)
-
-
-class Ingest:
-    """A running service with a registry's log that the test writes."""
-
-    def __init__(self, settings: Settings, publisher: Publisher, service: IngestService) -> None:
-        self.settings = settings
-        self.publisher = publisher
-        self.service = service
-        self.seen = Seen()
-        self.log = Registry()
-        self._written = 0
-
-    async def write(self) -> None:
-        """Append what the registry's log got new."""
-        for record in self.log.records[self._written :]:
-            assert record.value is not None
-            kind = dict(record.headers)["kind"].decode()
-            await self.publisher.append(
-                REGISTRY, kind=kind, key=b"k", value=record.value, partition=0
-            )
-        self._written = len(self.log.records)
-
-    async def apply(self, *bindings: Any) -> None:
-        """Put bindings in force, broadcast."""
-        revision = self.log.view().revision
-        self.log.apply(*bindings, revision=revision)
-        self.log.add("revision_broadcast", {"revision": revision + 1})
-        await self.write()
-
-    async def serves(self, client: httpx.AsyncClient, path: str, status: int) -> None:
-        """Wait until an unsigned delivery is answered like this."""
-        while (await post(client, path, BODY, {})).status_code != status:
-            pass
-
-
-async def post(
-    client: httpx.AsyncClient, path: str, body: bytes, headers: Mapping[str, str | bytes]
-) -> httpx.Response:
-    sent: Any = {**JSON, **headers}
-    return await client.post(f"/webhooks/{path}", content=body, headers=sent)
-
-
-def github(body: bytes = BODY, secret: bytes = SECRET, delivery: str = "d1") -> dict[str, str]:
-    return signed("github", body, secret, delivery=delivery)
-
-
-@pytest.fixture
-def bootstrap() -> Iterator[str]:
-    with mock_cluster() as address:
-        yield address
-
-
-@pytest_asyncio.fixture
-async def start(bootstrap: str, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    started: list[Ingest] = []
-
-    async def start_one(**changes: Any) -> Ingest:
-        secrets = tmp_path / "secrets"
-        secrets.mkdir(exist_ok=True)
-        (secrets / "github.hook").write_bytes(SECRET)
-        settings = Settings(
-            bootstrap=bootstrap,
-            http_port=0,
-            http_max_body_bytes=BODY_BYTES_MAX,
-            secrets_dir=secrets,
-        )
-        settings = replace(settings, **changes)
-        publisher = Publisher(settings, name="test")
-        await publisher.start()
-        seen = Seen()
-        service = IngestService(settings, publisher, CODEC, observer=seen)
-        ingest = Ingest(settings, publisher, service)
-        ingest.seen = seen
-        await service.start()
-        started.append(ingest)
-        return ingest
-
-    yield start_one
-    for ingest in started:
-        await ingest.service.stop()
-        await ingest.publisher.stop()
-
-
-@pytest_asyncio.fixture
-async def ingest(start: Callable[..., Any]) -> Ingest:
-    found: Ingest = await start()
-    await found.apply(with_path(binding("a"), "/hooks/github"))
-    return found
-
-
-@pytest_asyncio.fixture
-async def client(ingest: Ingest) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=ingest.service.url) as client:
-        await ingest.serves(client, "hooks/github", 401)
-        ingest.seen.refusals.clear()
-        ingest.seen.answers.clear()
-        yield client
-
-
-def envelope(ingest: Ingest, position: str) -> tuple[bytes, dict[str, Any]]:
-    """The key and value of one envelope."""
-    at = Position.parse(position)
-    record = read(ingest.settings, at.topic, at.partition, at.offset + 1)[-1]
-    key, value = record.key(), record.value()
-    assert isinstance(key, bytes)
-    assert isinstance(value, bytes)
-    return key, CODEC.decode(value)[1]
 
 
 # ---------------------------------------------------------------------- accepted
@@ -371,82 +236,3 @@ async def test_without_a_setting_no_web_page_may_send_events(
     event = {"provider": "github", "kind": "push"}
     response = await client.post("/v1/events", json=event, headers={"Origin": origin})
     assert response.status_code == 403
-
-
-# ---------------------------------------------------------------------- what is in force
-async def test_before_the_registry_is_read_no_path_is_unknown(
-    start: Callable[..., Any],
-) -> None:
-    ingest = await start()
-    async with httpx.AsyncClient(base_url=ingest.service.url) as client:
-        response = await post(client, "anything", BODY, github())
-    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
-
-
-async def test_paths_come_and_go_with_manifests_once_those_are_broadcast(
-    client: httpx.AsyncClient, ingest: Ingest
-) -> None:
-    ingest.log.apply(with_path(binding("b"), "new"), revision=1)
-    await ingest.write()
-    assert (await post(client, "new", BODY, github())).status_code == 404
-    ingest.log.add("revision_broadcast", {"revision": 2})
-    await ingest.write()
-    await ingest.serves(client, "new", 401)
-    assert (await post(client, "new", BODY, github())).status_code == 202
-    assert (await post(client, "hooks/github", BODY, github())).status_code == 404
-
-
-async def test_a_secret_that_is_missing_is_told_to_the_operator_and_nobody_else(
-    client: httpx.AsyncClient, ingest: Ingest, caplog: pytest.LogCaptureFixture
-) -> None:
-    await ingest.apply(with_path(binding("a"), "p", "github/gone"))
-    await ingest.serves(client, "p", 503)
-    response = await post(client, "p", BODY, github())
-    assert response.headers["Retry-After"] == "1"
-    assert "gone" not in response.text
-    [line] = [each for each in caplog.records if each.message == "webhook_secret_missing"]
-    assert "github.gone cannot be read" in line.__dict__["reason"]
-    assert ("github", "secret_missing") in ingest.seen.refusals
-
-
-async def test_a_secret_may_change_while_it_is_served(
-    client: httpx.AsyncClient, ingest: Ingest
-) -> None:
-    file = ingest.settings.secrets_dir / "github.hook"
-    file.write_bytes(b"new\n" + SECRET)
-    await ingest.apply(with_path(binding("a", note="again"), "hooks/github"))
-
-    async def taken(secret: bytes) -> bool:
-        answer = await post(client, "hooks/github", BODY, github(secret=secret))
-        return answer.status_code == 202
-
-    while not await taken(b"new"):
-        pass
-    assert await taken(SECRET)
-
-
-async def test_without_an_ack_a_delivery_is_to_be_sent_again(
-    client: httpx.AsyncClient, ingest: Ingest
-) -> None:
-    await ingest.publisher.stop()
-    response = await post(client, "hooks/github", BODY, github())
-    assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
-    assert set(response.json()) == {"event_id", "error"}
-
-
-async def test_a_follower_that_cannot_go_on_fails_its_service(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    settings = Settings(bootstrap=bootstrap, http_port=0, secrets_dir=tmp_path)
-    publisher = Publisher(settings, name="test")
-    await publisher.start()
-    value = CODEC.encode("revision_broadcast", {"revision": 0})
-    await publisher.append(REGISTRY, kind="revision_broadcast", key=b"k", value=value, partition=0)
-    service = IngestService(settings, publisher, CODEC)
-    broken: Any = None
-    routes = WebhookRoutes(settings, broken, service._fail)
-    routes.start()
-    with pytest.raises(AttributeError):
-        await asyncio.wait_for(service.failed, 30)
-    await routes.stop()
-    await publisher.stop()
