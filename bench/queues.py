@@ -7,8 +7,9 @@ run` starts them.  In the same run a bare client produces and consumes the same 
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from bench.row import Row, at_least, at_most, percentile
 from bench.serving import serving
 from streams.codec import Codec
 from streams.core.wire import TriggerDispatch
+from streams.edge.queue_creation import create_queue
 from streams.edge.queue_standing import standings
 from streams.kafka import make_admin, make_consumer, make_producer
 from streams.settings import Settings
@@ -35,8 +37,10 @@ _JOBS = 40_000
 _WARM_UP = 15_000
 _RATE, _SECONDS = 50, 10
 _BACKLOG, _ADDED, _FEW_SLOTS = 5_000, 50, 4
+_DEEP = 1_000_000
 _TIMEOUT_S = 180.0
 _SLEEP_S = 0.005
+_POLL_S = 0.01
 
 
 def measure(lab: Lab) -> list[Row]:
@@ -59,16 +63,27 @@ def measure(lab: Lab) -> list[Row]:
             backlog = lab.scaled(_BACKLOG)
             at_once = [shared.other_tenant_s(codec, backlog) for _ in range(lab.rounds)]
             waits = [shared.other_tenant_s(codec, backlog, queued=True) for _ in range(lab.rounds)]
+        create_queue(fair.settings, codec, "deep", shards=1, shard_by="tenant")
+        deep = _Queue(fair.settings, codec, "deep")
+        deep.fill(_each_body(codec, "quick", lab.scaled(_DEEP)))
+        with _workers(fair, "deep", 2, 64):
+            deep.acked_per_second(lab.scaled(_WARM_UP))
+            under = [deep.acked_per_second(lab.scaled(_JOBS)) for _ in range(lab.rounds)]
     sent, done = zip(*runs, strict=True)
     return [
         Row("queue_enqueued", "jobs/s", sent, at_least(50_000)),
         Row("queue_done", "jobs/s", done, at_least(8_000)),
+        Row("queue_done_with_backlog", "% of queue_done", _shares(under, done), at_least(90)),
         Row("queue_raw_loop", "jobs/s", raw),
         Row(f"queue_start_p50_at_{_RATE}", "ms", [percentile(t, 0.5) for t in times], at_most(18)),
         Row(f"queue_start_p99_at_{_RATE}", "ms", [percentile(t, 0.99) for t in times], at_most(60)),
         Row("queue_other_tenant", "s", waits, at_most(0.2)),
         Row("queue_other_tenant_at_once", "s", at_once),
     ]
+
+
+def _shares(under: Sequence[float], done: Sequence[float]) -> list[float]:
+    return [100 * each / statistics.median(done) for each in under]
 
 
 @contextmanager
@@ -101,7 +116,12 @@ def _body(codec: Codec, trigger_id: str, tenant: str, number: int) -> bytes:
 
 
 def _bodies(codec: Codec, trigger_id: str, count: int) -> list[bytes]:
-    return [_body(codec, trigger_id, f"tenant-{n % _TENANTS:03d}", n) for n in range(count)]
+    return list(_each_body(codec, trigger_id, count))
+
+
+def _each_body(codec: Codec, trigger_id: str, count: int) -> Iterator[bytes]:
+    for number in range(count):
+        yield _body(codec, trigger_id, f"tenant-{number % _TENANTS:03d}", number)
 
 
 class _Queue:
@@ -128,6 +148,18 @@ class _Queue:
         done_s = time.monotonic() - began_s
         self._responses.wait(len(bodies))
         return len(bodies) / sent_s, len(bodies) / done_s
+
+    def fill(self, bodies: Iterable[bytes]) -> None:
+        """Enqueue jobs, and wait until the scheduler has all of them."""
+        self._append(bodies)
+        standings(self._settings, self._codec, [self._name], timeout_s=_TIMEOUT_S)
+
+    def acked_per_second(self, count: int) -> float:
+        """Jobs acked a second, of so many of those that are there."""
+        self._acks.wait(1)
+        began_s = time.monotonic()
+        self._acks.wait(count)
+        return count / (time.monotonic() - began_s)
 
     def latencies_ms(self, codec: Codec, seconds: int) -> list[float]:
         """From sending to the start of the handler, at a steady rate."""
@@ -168,12 +200,14 @@ class _Queue:
         self._acks.wait(backlog + _ADDED)
         return (last_ns - began_ns) / 1e9 + _SLEEP_S
 
-    def _append(self, bodies: Sequence[bytes]) -> None:
+    def _append(self, bodies: Iterable[bytes]) -> None:
         producer = self._producer
         for number, body in enumerate(bodies):
             producer.produce(self._topic, body, "bench")
             if number % 1_000 == 0:
                 producer.poll(0)
+                while len(producer) > 2 * _JOBS:
+                    producer.poll(_POLL_S)
         assert producer.flush(60) == 0, "the jobs could not be appended"
 
 

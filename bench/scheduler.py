@@ -1,12 +1,14 @@
 """The scheduler's core alone: selecting, leasing and saying so, as values; no Avro, no Kafka.
 
-Also what a backlog of a million jobs takes of memory, and how long it is to load.
+Also what a backlog of a million jobs takes of memory, how long it is to load, and how evenly
+tenants fare that are equal.
 """
 
 from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,6 +33,8 @@ _HELD = 1_000
 _BODY = b"x" * 300
 _BACKLOG = 1_000_000
 _DECISIONS = 100_000
+_FAIR_WORKERS, _FAIR_SLOTS, _FAIR_TENANTS = 10, 4, 100
+_FAIR_TURNS = 200  # of each tenant; fairness is judged from the hundredth on
 
 
 class _Rows:
@@ -87,26 +91,32 @@ class _Scheduler:
 
     def beat(self, held: Sequence[str], *, draining: bool = False) -> list[str]:
         """Say what the worker has; return the claims that it is given."""
+        return _claimed(self.join("worker", _HELD, held, draining=draining))
+
+    def join(
+        self, name: str, slots: int, held: Sequence[str] = (), *, draining: bool = False
+    ) -> Sequence[Any]:
+        """Say that a worker is there and what it has; return what comes of it."""
         self._seq += 1
         claims = [_claim(each) | {"queue": _QUEUE} for each in held]
         heartbeat = {
-            "consumer_id": "worker",
+            "consumer_id": name,
             "incarnation": "i",
             "deliveries_partition": 0,
             "queues": [_QUEUE],
-            "capacity": _HELD - len(held),
+            "capacity": slots - len(held),
             "claims": claims,
             "claim_ttl_ms": 300_000,
             "draining": draining,
             "once": False,
             "seq": self._seq,
         }
-        return _claimed(self.fold("worker_heartbeat", heartbeat))
+        return self.fold("worker_heartbeat", heartbeat)
 
-    def ack(self, claims: Sequence[str]) -> list[str]:
-        """Say that jobs are done; return the claims that take their place."""
-        word = {"queue": _QUEUE, "consumer_id": "worker", "incarnation": "i"}
-        return _claimed(self.fold("ack_requested", {**word, "acks": [_claim(c) for c in claims]}))
+    def ack(self, claims: Sequence[str], name: str = "worker") -> Sequence[Any]:
+        """Say that jobs are done; return what comes of it."""
+        word = {"queue": _QUEUE, "consumer_id": name, "incarnation": "i"}
+        return self.fold("ack_requested", {**word, "acks": [_claim(each) for each in claims]})
 
 
 def jobs_ready(first: int, count: int, keys: int) -> dict[str, Any]:
@@ -154,6 +164,39 @@ def _decisions_per_second(lab: Lab, strategy: str, keys: int) -> float:
     return done / seconds
 
 
+def _fairness() -> float:
+    """The least Jain index of equal tenants' selections, at any moment once each had some.
+
+    Ten workers of four slots each are done with one job at a time, in turn.
+    """
+    place = _Scheduler("drr", _FAIR_TENANTS)
+    place.ready(2 * _FAIR_TURNS * _FAIR_TENANTS)
+    selected: Counter[str] = Counter()
+    held: dict[str, list[str]] = {f"worker-{number}": [] for number in range(_FAIR_WORKERS)}
+    least = 1.0
+
+    def take(outputs: Sequence[Any]) -> None:
+        nonlocal least
+        for out in outputs:
+            if out.kind == "job_claimed":
+                held[out.value["consumer_id"]].append(out.value["claim_id"])
+                selected[out.value["fairness_key"]] += 1
+                if selected.total() >= _FAIR_TURNS * _FAIR_TENANTS // 2:
+                    least = min(least, _jain(selected))
+
+    for name in held:
+        take(place.join(name, _FAIR_SLOTS))
+    while selected.total() < _FAIR_TURNS * _FAIR_TENANTS:
+        for name, claims in held.items():
+            take(place.ack([claims.pop(0)], name))
+    return least
+
+
+def _jain(selected: Counter[str]) -> float:
+    squares = sum(count * count for count in selected.values())
+    return selected.total() ** 2 / (_FAIR_TENANTS * squares)
+
+
 def _backlog(codec: Codec, count: int) -> tuple[float, float]:
     """Bytes of each ready job over its body, and seconds to load them."""
     stage = bind(codec, lambda _topic: 1)["scheduler"]
@@ -199,4 +242,5 @@ def measure(lab: Lab) -> list[Row]:
         Row("scheduler_core_drr_cost_100000_keys", "%", costs[100_000], at_most(15)),
         Row("scheduler_backlog_job", "bytes over its body", [size], at_most(600)),
         Row("scheduler_backlog_loaded", "s", [seconds], at_most(20)),
+        Row("scheduler_fairness", "Jain index", [_fairness()], at_least(0.9995)),
     ]
