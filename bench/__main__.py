@@ -35,6 +35,8 @@ MEASUREMENTS = (
     "endurance",
     "scheduler",
     "queues",
+    "turns",
+    "turn_moves",
     "peers",
 )
 _RESULTS = Path(__file__).parent / "results" / "latest.json"
