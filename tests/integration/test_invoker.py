@@ -191,6 +191,25 @@ async def test_a_member_that_is_full_reads_what_it_takes_over_later(make_group: 
     assert group.functions.runs == dict.fromkeys(ids, 1)
 
 
+async def test_a_member_reads_what_it_gave_up_while_it_was_full_and_gets_back(
+    make_group: MakeGroup,
+) -> None:
+    gate = Gate()
+    group = make_group(wait=gate.handler)
+    first = await group.join(invoker_max_outstanding=4)
+    group.invoke("wait", [f"w{n}" for n in range(40)])
+    await eventually(lambda: first.intake.paused, "the partitions are paused")
+    second = await group.join(invoker_max_outstanding=1_000)
+    gate.open()
+    await group.outcomes(40)
+    await eventually(lambda: not first.intake.paused, "the first has room")
+    await group.leave(second)
+    await group.balanced()
+    ids = group.invoke("wait", [f"x{n}" for n in range(40)])
+    outcomes = await group.outcomes(80)
+    assert {each["dispatch_id"] for each in outcomes} >= set(ids)
+
+
 async def test_twenty_thousand_intents_are_answered_once_each(make_group: MakeGroup) -> None:
     group = make_group(at_once=at_once)
     await group.join()

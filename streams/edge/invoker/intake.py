@@ -279,9 +279,10 @@ class KafkaIntake:
 
     # ------------------------------------------------------------------ rebalances
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._paused:
-            consumer.incremental_assign(partitions)
-            consumer.pause(partitions)
+        consumer.incremental_assign(partitions)
+        # What was paused when it was given up is so still: librdkafka keeps that apart.
+        change = consumer.pause if self._paused else consumer.resume
+        change(partitions)
         self._owned.update(each.partition for each in partitions)
         new = sorted(each.partition for each in partitions)
         _LOG.info("invoker_assigned", extra={"partitions": new})

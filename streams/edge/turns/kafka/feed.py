@@ -102,6 +102,8 @@ class Feed:
             consumer.incremental_assign(
                 [TopicPartition(topic, at, offset) for (topic, at), offset in offsets.items()]
             )
+            # What was paused when it was dropped is so still: librdkafka keeps that apart.
+            consumer.resume([TopicPartition(*place) for place in offsets])
 
         self._asked.append(work)
 
