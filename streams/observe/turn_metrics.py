@@ -74,4 +74,4 @@ class TurnWorkerMetrics:
         self._blocked.inc()
 
 
-_OUTCOMES = ("completed", "failed", "skipped", "expired")
+_OUTCOMES = ("completed", "failed", "skipped", "expired", "rejected", "interrupted")

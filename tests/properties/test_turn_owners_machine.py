@@ -4,6 +4,7 @@ The log is a list; a batch is refused when a newer owner has fenced the one that
 transaction is.  Records of the API are read when a rule says so, late as well.  Whatever happens, a
 session's turns run one after another in their order, nothing runs before its claim is durable or
 after its end is, nothing is skipped that should run, and in the end all of them have ended, once.
+Turns are rejected for earlier ones and interrupted by later ones of their session alone.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from streams.audit.turn_history import TurnHistory
 from streams.core.record import Output, Position
 from streams.core.turn import words
 from streams.core.turn.bookmark import Bookmark, parse_bookmark
-from streams.core.turn.envelope import PRIORITIES, AgentTurnEnvelope, EnvelopeError
+from streams.core.turn.envelope import POLICIES, PRIORITIES, AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held, Loaded
 from streams.core.turn.memory import Memory
 from streams.core.turn.owner import Begun, Owner
+from streams.core.turn.policies import interrupted_by, rejected_for
 from streams.core.turn.record import job_key, new_job, session_record_key
 from streams.core.turn.session import new_session
 
@@ -94,6 +97,14 @@ class Worker:
             else:
                 owner.take(envelope, at, arrived_ms=at.offset)
 
+    def overrule(self) -> None:
+        for held in self.owner.overrule(self.now_ms):
+            assert held in (*self.running, *self.claimed, *self.unsure)
+        while (held := self.owner.best_overruled()) is not None:
+            assert held not in (*self.running, *self.claimed, *self.unsure)
+            if self.owner.end_overruled(held, self.now_ms) is Begun.UNSURE:
+                self.unsure.append(held)
+
     def follow(self, count: int) -> None:
         for is_owners, kind, key, value in self.world.records[self.followed :][:count]:
             if not is_owners:
@@ -147,9 +158,13 @@ class Worker:
         self.running += begun
         return begun
 
-    def end(self, held: Held) -> None:
+    def end(self, held: Held, *, heeds: bool = False) -> None:
+        """A body ends; one that heeds stops when it is told to."""
         self.running.remove(held)
-        self.owner.end(held, "completed", result=f"{held.at.offset}", now_ms=self.now_ms)
+        if heeds and self.owner.is_overruled(held):
+            self.owner.end(held, "failed", result="half", error="stopped", now_ms=self.now_ms)
+        else:
+            self.owner.end(held, "completed", result=f"{held.at.offset}", now_ms=self.now_ms)
 
     def hand_over(self) -> list[Held]:
         self.owner.lanes.stop()
@@ -174,11 +189,22 @@ class OwnersMachine(RuleBasedStateMachine):
         self.runs: list[tuple[int, Held]] = []  # every body that began, by owner
 
     @rule(
-        session_id=st.sampled_from(SESSIONS),
-        priority=st.sampled_from(PRIORITIES),
-        what=st.sampled_from(["new", "new", "new", "again", "poison", "nothing"]),
+        several=st.lists(
+            st.tuples(
+                st.sampled_from(SESSIONS),
+                st.sampled_from(PRIORITIES),
+                st.sampled_from(["new", "new", "new", "again", "poison", "nothing"]),
+                st.sampled_from(("enqueue", *POLICIES)),
+            ),
+            min_size=1,
+            max_size=4,
+        )
     )
-    def enqueue(self, session_id: str, priority: Any, what: str) -> None:
+    def enqueue(self, several: list[tuple[str, Any, str, Any]]) -> None:
+        for session_id, priority, what, when_busy in several:
+            self.enqueue_one(session_id, priority, what, when_busy)
+
+    def enqueue_one(self, session_id: str, priority: Any, what: str, when_busy: Any) -> None:
         turns = self.world.turns
         if what == "again" and turns:
             turns.append(turns[-1])  # the producer repeats itself
@@ -197,6 +223,7 @@ class OwnersMachine(RuleBasedStateMachine):
                 kind="orchestrator_task",
                 payload_ref=job_id,
                 priority=priority,
+                when_busy=when_busy,
                 enqueued_at_ms=0,
             )
         )
@@ -204,6 +231,10 @@ class OwnersMachine(RuleBasedStateMachine):
     @rule()
     def read(self) -> None:
         self.worker.read()
+
+    @rule()
+    def overrule(self) -> None:
+        self.worker.overrule()
 
     @rule(count=st.integers(1, 3))
     def follow(self, count: int) -> None:
@@ -217,6 +248,15 @@ class OwnersMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.worker.begin()
 
+    @rule()
+    def work(self) -> None:
+        """All of it once, as a worker does that nothing disturbs."""
+        self.follow(len(self.world.records))
+        self.read()
+        self.overrule()
+        self.begin()
+        self.commit(looks=True)
+
     @rule(looks=st.booleans())
     def commit(self, looks: bool) -> None:
         ended = set(self.world.ended())
@@ -227,9 +267,9 @@ class OwnersMachine(RuleBasedStateMachine):
             self.runs.append((self.worker.number, held))
 
     @precondition(lambda self: self.worker.running)
-    @rule(data=st.data())
-    def end(self, data: st.DataObject) -> None:
-        self.worker.end(data.draw(st.sampled_from(self.worker.running)))
+    @rule(data=st.data(), heeds=st.booleans())
+    def end(self, data: st.DataObject, heeds: bool) -> None:
+        self.worker.end(data.draw(st.sampled_from(self.worker.running)), heeds=heeds)
 
     @rule(handed_over=st.booleans())
     def change_owner(self, handed_over: bool) -> None:
@@ -263,13 +303,48 @@ class OwnersMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_skipped_that_should_run(self) -> None:
-        completed: set[str] = set()
+        ended: set[str] = set()
         for said in self.world.said("turn_finished"):
+            job_id, turn = said["job_id"], self.world.turns[said["turn_offset"]]
+            assert turn is not None
             if said["outcome"] == "completed":
-                assert said["job_id"] not in completed, "a job is done once"
-                completed.add(said["job_id"])
+                assert job_id not in ended, "a job is done once"
+            elif said["outcome"] == "rejected":
+                assert turn.when_busy == "reject"
+                self.names_another(said, rejected_for, range(said["turn_offset"]))
+            elif said["outcome"] == "interrupted":
+                later = range(said["turn_offset"] + 1, len(self.world.turns))
+                self.names_another(said, interrupted_by, later)
             else:
-                assert said["job_id"] in completed or said["job_id"].startswith("none")
+                assert said["outcome"] == "skipped"
+                assert job_id in ended or job_id.startswith("none")
+            ended.add(job_id)
+
+    def names_another(self, said: Any, told: Any, offsets: range) -> None:
+        """What overruled a turn is another one of its session, at one of these offsets."""
+        found = [self.world.turns[each] for each in offsets]
+        others = [
+            each
+            for each in found
+            if each is not None
+            and each.session_id == said["session_id"]
+            and (told is rejected_for or each.when_busy == "interrupt")
+        ]
+        assert said["error"] in {told(each.job_id) for each in others} - {told(said["job_id"])}
+
+    @invariant()
+    def a_session_runs_one_turn(self) -> None:
+        at_once = [each.envelope.session_id for each in self.worker.running + self.worker.claimed]
+        assert len(at_once) == len(set(at_once))
+
+    @invariant()
+    def an_end_is_never_left(self) -> None:
+        ended: dict[str, str] = {}
+        for _, kind, key, value in self.world.records:
+            if kind == "agent_job":
+                assert ended.get(key, value["status"]) == value["status"]
+                if value["status"] in ("completed", "failed", "cancelled"):
+                    ended[key] = value["status"]
 
     @invariant()
     def turns_of_a_session_run_in_their_order(self) -> None:
@@ -287,6 +362,7 @@ class OwnersMachine(RuleBasedStateMachine):
         self.worker = Worker(self.world)
         for _ in range(4 * len(self.world.turns) + 1):
             self.read()
+            self.overrule()
             self.be_certain()
             self.begin()
             self.commit(looks=True)
@@ -301,8 +377,23 @@ class OwnersMachine(RuleBasedStateMachine):
         assert sorted(self.world.ended()) == turns, "each ends once"
         assert letters == set(range(len(self.world.turns))) - set(turns)
         last = {key: value for _, kind, key, value in self.world.records if kind == "agent_job"}
-        assert {each["status"] for each in last.values()} <= {"completed"}
+        for said in self.world.said("turn_finished"):
+            status = {"rejected": "failed", "interrupted": "cancelled"}.get(said["outcome"])
+            record = last.get(job_key(said["job_id"]))
+            if record is not None and said["outcome"] != "skipped":
+                assert record["status"] == (status or "completed")
         self.what_was_said_is_what_was_done()
+        self.the_auditor_finds_nothing_wrong()
+
+    def the_auditor_finds_nothing_wrong(self) -> None:
+        history = TurnHistory()
+        for offset, turn in enumerate(self.world.turns):
+            if turn is not None:
+                history.enqueued(offset, turn)
+        for word in self.world.claims:
+            assert word.value is not None
+            assert list(history.add(word.kind, word.value)) == []
+        assert history.unfinished() == []
 
     def what_was_said_is_what_was_done(self) -> None:
         sessions = {
@@ -319,5 +410,5 @@ class OwnersMachine(RuleBasedStateMachine):
             assert [each["content"] for each in session["said"]] == done[-20:]
 
 
-OwnersMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+OwnersMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 test_owners = OwnersMachine.TestCase

@@ -11,14 +11,15 @@ which turn is next here; the worker compares, and starts.
 
 A turn that is not to run any more leaves its lane when it is set aside: it may start at once, out
 of the order of its session, so that its end can be written without waiting for those before it.
+Those after it wait for its end all the same.
 
 The offset moves over the finished prefix alone.  Turns may finish past one that has not: at most
 `max_beyond_prefix` of them, running ones counted, so that the next owner has as few to look up.
 The first unfinished turn may always start, so whatever its priority it is passed over at most that
 often.
 
-Invariants: of a session at most one turn in its lane runs, and none starts before all earlier ones
-of it have finished or were set aside; nothing at or beyond `next_offset` is taken, nothing below
+Invariants: of a session at most one turn in its lane runs, and none there starts before all earlier
+ones of the session have finished; nothing at or beyond `next_offset` is taken, nothing below
 `committable` is unfinished; at most `max_beyond_prefix` turns are finished past the first
 unfinished one.
 
@@ -92,6 +93,7 @@ class Lanes:
         self._deferred: list[tuple[int, Turn]] = []  # heap by the moment
         self._aside: dict[int, Turn] = {}  # those that have not started
         self._aside_running: set[int] = set()
+        self._aside_in: dict[str, set[int]] = {}  # by session, unfinished
         self._stopped = False
 
     @property
@@ -202,6 +204,7 @@ class Lanes:
         assert turn.offset not in self._running, "what runs keeps its session"
         lane = self._lanes[turn.session_id]
         self._aside[turn.offset] = turn
+        self._aside_in.setdefault(turn.session_id, set()).add(turn.offset)
         if lane.turns[-1] == turn:  # as of one that has just come
             lane.turns.pop()
         elif lane.turns[0] == turn:
@@ -238,6 +241,7 @@ class Lanes:
         self._finished.add(turn.offset)
         self._move_prefix()
         if lane is None:
+            self._end_aside(turn)
             return
         lane.turns.popleft()
         if lane.turns:
@@ -270,7 +274,10 @@ class Lanes:
 
     def _is_ready(self, turn: Turn) -> bool:
         lane = self._lanes.get(turn.session_id)
-        return lane is not None and not lane.running and not lane.deferred and lane.turns[0] == turn
+        if lane is None or lane.running or lane.deferred or lane.turns[0] != turn:
+            return False
+        aside = self._aside_in.get(turn.session_id)
+        return aside is None or min(aside) > turn.offset
 
     def _end(self, turn: Turn) -> _Lane | None:
         """Note that a turn runs no more; return its lane, None when it was set aside."""
@@ -284,6 +291,16 @@ class Lanes:
         del self._running[turn.offset]
         lane.running = False
         return lane
+
+    def _end_aside(self, turn: Turn) -> None:
+        """Let those that waited for the end of a turn that was set aside start."""
+        aside = self._aside_in[turn.session_id]
+        aside.remove(turn.offset)
+        if not aside:
+            del self._aside_in[turn.session_id]
+        lane = self._lanes.get(turn.session_id)
+        if lane is not None and not lane.running and not lane.deferred:
+            self._make_ready(lane.turns[0])
 
     def _move_prefix(self) -> None:
         while self._order and self._order[0] in self._finished:

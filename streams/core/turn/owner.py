@@ -242,7 +242,7 @@ class Owner:
         is_over = status is None or status == "paused" or status in ENDED
         if is_over and not held.certain:
             return Begun.UNSURE
-        is_left = word.outcome == "rejected" and self._policies.is_record_shared(held.turn)
+        is_left = self._policies.is_record_shared(held.turn)
         if is_over and status is not None:
             reason = "paused" if status == "paused" else "terminal"
             self._finish(held, "skipped", status, reason, now_ms)

@@ -10,9 +10,10 @@ It is decided by the owner of the partition, who alone knows the order: over a `
 turn is taken from the log, over an `interrupt` once its record is known to be runnable.  A turn
 that would be skipped or has expired interrupts nobody.
 
-A turn of the same job, or of the same goal or task, as another one is not in its way: the later of
-the two has nothing left to do when it is its turn, and is skipped.  What was overruled is in
-nobody's way either.
+A turn of the same goal or task as another one is not in its way: the later of the two has nothing
+left to do when it is its turn, and is skipped.  A second turn of a job neither overrules nor is
+overruled while the first one has not ended, or the first would be taken for ended with it.  What
+was overruled is in nobody's way either.
 
 A rejection is given to the owner no later than the end of the turn in its way, unless its own
 record is not read yet.  Who takes the partition over decides anew what is not durable: nobody has
@@ -68,9 +69,8 @@ def interrupted_by(job_id: str, /) -> str:
 
 
 def is_in_the_way(earlier: AgentTurnEnvelope, envelope: AgentTurnEnvelope, /) -> bool:
-    """Whether an earlier unfinished turn of its session is in a turn's way."""
-    is_same_record = (earlier.kind, earlier.payload_ref) == (envelope.kind, envelope.payload_ref)
-    return earlier.job_id != envelope.job_id and not is_same_record
+    """Whether an earlier unfinished turn of its session, of another job, is in a turn's way."""
+    return (earlier.kind, earlier.payload_ref) != (envelope.kind, envelope.payload_ref)
 
 
 class Policies:
@@ -135,23 +135,33 @@ class Policies:
         self._interrupting.pop(turn.offset, None)
 
     def is_record_shared(self, turn: Turn) -> bool:
-        """Whether the record of a turn is also that of another one that may run."""
-        envelope = self._envelope_of(turn.offset)
+        """Whether the record of an overruled turn is another one's to end.
+
+        That one runs; or it may run, and this one was rejected.
+        """
+        envelope, word = self._envelope_of(turn.offset), self._overruled[turn.offset]
         record = (envelope.kind, envelope.payload_ref)
         for each in self._lanes.in_line(turn.session_id):
-            if each.offset != turn.offset and each.offset not in self._overruled:
-                other = self._envelope_of(each.offset)
-                if (other.kind, other.payload_ref) == record:
+            other = self._envelope_of(each.offset)
+            if each.offset != turn.offset and (other.kind, other.payload_ref) == record:
+                may_run = word.outcome == "rejected" and each.offset not in self._overruled
+                if may_run or self._lanes.is_running(each):
                     return True
         return False
 
     def _in_the_way_of(self, turn: Turn) -> list[Turn]:
         """Return the unfinished turns of its session before it that are in its way."""
         envelope = self._envelope_of(turn.offset)
-        return [
-            each
-            for each in self._lanes.in_line(turn.session_id)
-            if each.offset < turn.offset
-            and each.offset not in self._overruled
-            and is_in_the_way(self._envelope_of(each.offset), envelope)
-        ]
+        jobs: set[str] = set()
+        found: list[Turn] = []
+        for each in self._lanes.in_line(turn.session_id):
+            if each.offset == turn.offset:
+                break
+            earlier = self._envelope_of(each.offset)
+            if earlier.job_id == envelope.job_id:
+                return []
+            is_first = earlier.job_id not in jobs and each.offset not in self._overruled
+            if is_first and is_in_the_way(earlier, envelope):
+                found.append(each)
+            jobs.add(earlier.job_id)
+        return found

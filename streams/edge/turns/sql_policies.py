@@ -53,16 +53,19 @@ class SqlPolicies:
     def _in_the_way(
         self, transaction: Transaction, session_key: str, envelope: AgentTurnEnvelope
     ) -> list[tuple[int, AgentTurnEnvelope]]:
-        found: list[tuple[int, AgentTurnEnvelope]] = []
-        for number, text in transaction.execute(_BEFORE, (session_key,)):
-            other = _parsed(text)
-            if other is None or other.session_id != envelope.session_id:
-                continue
-            if is_in_the_way(other, envelope) and (
-                self._records.status(transaction, other.payload_ref) not in ENDED
-            ):
-                found.append((number, other))
-        return found
+        before = [
+            (number, other)
+            for number, text in transaction.execute(_BEFORE, (session_key,))
+            if (other := _parsed(text)) is not None and other.session_id == envelope.session_id
+        ]
+        if any(other.job_id == envelope.job_id for _, other in before):
+            return []  # a second turn of a job, which is skipped when the first one has ended
+        return [
+            (number, other)
+            for number, other in before
+            if is_in_the_way(other, envelope)
+            and self._records.status(transaction, other.payload_ref) not in ENDED
+        ]
 
 
 def _envelope(item: Item) -> AgentTurnEnvelope | None:

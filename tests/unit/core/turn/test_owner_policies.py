@@ -299,3 +299,24 @@ def test_an_owner_that_takes_over_finds_the_rejection_and_the_end_or_decides_ane
 
     order: list[Any] = [each.value for each in said]
     assert [each["turn_offset"] for each in order] == [1, 0], "the rejection is not the later one"
+
+
+def test_a_second_turn_of_a_job_that_runs_does_not_end_it() -> None:
+    one = owner()
+    take(one, 0)
+    held = run(one)
+    take(one, 1, job_id="t0", payload_ref="t0")
+    take(one, 2, job_id="again", payload_ref="t0")
+    take(one, 3, when_busy="interrupt")
+    one.batch()
+
+    assert one.overrule(NOW) == [held]
+    assert end_overruled(one) == [Begun.DONE]
+    batch = one.batch()
+    assert ends(batch) == [(2, "interrupted", "interrupted by t3")]
+    assert len(batch.outputs) == 1, "the record is for the turn that runs it to end"
+    one.end(held, "completed", now_ms=NOW)
+    again = one.best(NOW)
+    assert again is not None
+    assert one.begin(again, NOW) is Begun.DONE
+    assert [each[:2] for each in ends(one.batch())] == [(0, "completed"), (1, "skipped")]

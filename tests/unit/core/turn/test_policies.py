@@ -116,7 +116,9 @@ def test_a_turn_that_is_rejected_is_in_nobody_s_way() -> None:
     next_one = partition.take("reject")
 
     assert partition.policies.overruled(next_one.offset) is None
-    assert partition.lanes.best_aside() == rejected
+    assert partition.lanes.best(0) is None, "its session goes on when it has ended"
+    assert partition.start_aside() == rejected
+    partition.finish(rejected)
     assert partition.start() == next_one
 
 
@@ -168,19 +170,50 @@ def test_a_turn_that_is_not_runnable_interrupts_nobody() -> None:
     assert partition.start() == turn
 
 
-def test_turns_of_one_job_or_one_record_are_not_in_each_other_s_way() -> None:
+def test_turns_of_one_record_are_not_in_each_other_s_way() -> None:
     partition = Partition()
-    first = partition.take(job_id="job", payload_ref="goal")
+    first = partition.take(payload_ref="goal")
     partition.start()
-    of_the_job = partition.take("reject", job_id="job")
-    of_the_goal = partition.take("interrupt", payload_ref="goal")
+    rejecting = partition.take("reject", payload_ref="goal")
+    interrupting = partition.take("interrupt", payload_ref="goal")
 
-    assert partition.policies.overruled(of_the_job.offset) is None
-    partition.policies.interrupt(of_the_goal)
-    assert partition.policies.overruled(first.offset) is None
-    assert partition.policies.overruled(of_the_job.offset) is not None
-    assert partition.policies.is_record_shared(of_the_goal)
-    assert not partition.policies.is_record_shared(of_the_job)
+    assert partition.lanes.in_line("s") == (first, rejecting, interrupting)
+    assert partition.policies.interrupting == ()
+
+
+def test_a_second_turn_of_a_job_waits_for_the_first_whatever_it_says() -> None:
+    partition = Partition()
+    running = partition.take()
+    partition.start()
+    first = partition.take(job_id="job")
+    second = partition.take("reject", job_id="job")
+    third = partition.take("interrupt", job_id="job")
+    assert partition.policies.overruled(second.offset) is None
+    assert partition.policies.interrupting == ()
+
+    turn = partition.take("interrupt")
+    assert partition.policies.interrupt(turn) == (running,)
+
+    assert partition.policies.overruled(first.offset) is not None
+    for each in (second, third):
+        assert partition.policies.overruled(each.offset) is None
+    assert partition.lanes.in_line("s") == (running, second, third, turn)
+
+
+def test_a_record_is_ended_by_the_turn_that_runs_it() -> None:
+    partition = Partition()
+    partition.take(job_id="job", payload_ref="goal")
+    running = partition.start()
+    again = partition.take(job_id="again", payload_ref="goal")
+    waiting = partition.take(payload_ref="other")
+    rejected = partition.take("reject", payload_ref="other")
+    assert partition.policies.is_record_shared(rejected), "the one that waits may run it"
+    partition.policies.interrupt(partition.take("interrupt"))
+
+    assert partition.policies.is_record_shared(again)
+    assert not partition.policies.is_record_shared(rejected), "that one ends as well"
+    assert not partition.policies.is_record_shared(waiting)
+    assert not partition.policies.is_record_shared(running)
 
 
 def test_what_is_interrupted_and_given_back_only_ends() -> None:
@@ -197,8 +230,9 @@ def test_what_is_interrupted_and_given_back_only_ends() -> None:
     partition.lanes.give_back(running)
     partition.policies.given_back(running)
     assert partition.start_aside() == running, "it is tried again"
-    assert partition.start() == turn
     assert partition.lanes.best(1_000) is None
+    partition.finish(running)
+    assert partition.start() == turn
 
 
 def test_what_is_set_aside_keeps_to_the_room_past_an_unfinished_turn() -> None:
@@ -266,13 +300,16 @@ class Reference(RuleBasedStateMachine):
         ]
 
     def in_the_way(self, entry: Entry) -> list[Entry]:
+        line = self.line(entry.turn.session_id)
+        before = [each for each in line if each.turn.offset < entry.turn.offset]
+        if any(each.job_id == entry.job_id for each in before):
+            return []
         return [
             each
-            for each in self.line(entry.turn.session_id)
-            if each.turn.offset < entry.turn.offset
-            and each.by is None
-            and each.job_id != entry.job_id
+            for at, each in enumerate(before)
+            if each.by is None
             and each.record != entry.record
+            and all(other.job_id != each.job_id for other in before[:at])
         ]
 
     def put_aside(self, entry: Entry) -> None:
@@ -296,8 +333,16 @@ class Reference(RuleBasedStateMachine):
     def best(self) -> Turn | None:
         sessions = {each.turn.session_id for each in self.entries}
         heads = [line[0] for each in sessions if (line := self.line(each))]
-        ready = [each for each in heads if each.state == "waiting" and each.until_ms <= self.now_ms]
+        ready = [each for each in heads if self.is_ready(each)]
         return min((each.turn for each in self.may_start(ready)), default=None)
+
+    def is_ready(self, entry: Entry) -> bool:
+        before = [
+            each
+            for each in self.entries[: entry.turn.offset]
+            if each.turn.session_id == entry.turn.session_id and each.state != "finished"
+        ]
+        return not before and entry.state == "waiting" and entry.until_ms <= self.now_ms
 
     def best_aside(self) -> Turn | None:
         found = [each for each in self.entries if each.aside and each.state == "waiting"]

@@ -87,11 +87,21 @@ def test_what_has_ended_is_in_nobody_s_way_though_it_was_not_acked(place: Place)
 
 def test_turns_of_one_job_or_one_record_are_not_in_each_other_s_way(place: Place) -> None:
     turns = place.open()
+    put(turns, "other")
     put(turns, "first")
-    put(turns, "first", when_busy="reject", job_id="another")
+    put(turns, "first", when_busy="reject", job_id="job-first")
     put(turns, "second", when_busy="interrupt", job_id="job-first")
 
-    assert outcomes(worker(turns)) == [Outcome.COMPLETED, Outcome.SKIPPED, Outcome.COMPLETED]
+    expected = [Outcome.COMPLETED, Outcome.COMPLETED, Outcome.SKIPPED, Outcome.COMPLETED]
+    assert outcomes(worker(turns)) == expected
+
+
+def test_turns_of_one_record_are_not_in_each_other_s_way(place: Place) -> None:
+    turns = place.open()
+    put(turns, "first")
+    put(turns, "first", when_busy="reject", job_id="another")
+
+    assert outcomes(worker(turns)) == [Outcome.COMPLETED, Outcome.SKIPPED]
 
 
 def test_an_interrupt_ends_what_waits_and_then_runs(place: Place) -> None:
