@@ -58,6 +58,7 @@ from streams.provision import check_topology, verify_stages, verify_topics_of_ed
 from streams.roles import Role
 from streams.settings import Settings
 from streams.stages import FOLDS, bind
+from streams.turn_working import inline_turns
 from topology import TOPOLOGY, Stage
 from topology.edges import BROADCASTER, CANCELLER, INGEST, INVOKER, PROPOSER, PUMP, RELAY, TURN_API
 
@@ -84,7 +85,8 @@ _EDGES = {
 class Plan:
     """What one process shall run.
 
-    `manifest` is needed by invokers: it names the handlers that they can run.  `lifeline` is a file
+    `manifest` is needed by invokers: it names the handlers that they can run, and the agents of an
+    ingest that runs turns itself.  `lifeline` is a file
     descriptor that is closed when whoever started the process is gone.  `restarts` is how often it
     was started again before.  `faults` is for chaos tests.
     """
@@ -179,7 +181,12 @@ class Application:
         if settings.serves_turns:
             metrics = TurnMetrics(self.metrics)
             turns = TurnsService(
-                settings, publisher, self._codec, observer=observer, metrics=metrics
+                settings,
+                publisher,
+                self._codec,
+                inline=inline_turns(settings, self._plan.manifest, self.metrics),
+                observer=observer,
+                metrics=metrics,
             )
         routes = [] if turns is None else turns.routes()
         ingest = IngestService(settings, publisher, self._codec, routes=routes, observer=observer)

@@ -61,6 +61,12 @@ class TurnSettings:
         _either_case(*DISPATCH_BACKENDS),
         "Where a turn runs: in the process that accepts it, or in a worker, by way of a queue.",
     )
+    agent_inline_turns_max: int = setting(
+        "AGENT_INLINE_TURNS_MAX",
+        64,
+        integer(1, 1_000),
+        "Turns that run or wait in a process that runs them itself; more are refused.",
+    )
     agent_turns_api: str = setting(
         "AGENT_TURNS_API",
         _OFF,
@@ -155,6 +161,11 @@ class TurnSettings:
         return self.agent_turns_api == _ON
 
     @property
+    def runs_turns_inline(self) -> bool:
+        """Whether turns run in the process that takes them."""
+        return self.agent_dispatch_backend == DISPATCH_BACKENDS[0]
+
+    @property
     def runs_validation_commands(self) -> bool:
         """Whether commands of goals are run."""
         return self.agent_validation_commands == _ON
@@ -179,11 +190,6 @@ class TurnSettings:
 
 def turn_contradictions(values: Mapping[str, Any]) -> list[str]:
     """Return what is wrong between values of `TurnSettings`, by field name."""
-    if (
-        values["agent_turns_api"] == _ON
-        and values["agent_dispatch_backend"] != DISPATCH_BACKENDS[1]
-    ):
-        return ["AGENT_TURNS_API is on, expected AGENT_DISPATCH_BACKEND=queue to be set with it"]
     for name, variable in (
         ("task_queue_backend", "TASK_QUEUE_BACKEND"),
         ("queue_backend", "QUEUE_BACKEND"),

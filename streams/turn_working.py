@@ -1,4 +1,4 @@
-"""Runs a worker of agent turns in this process, on whatever carries turns.
+"""Runs agent turns in this process: as a worker, on whatever carries turns, or inline.
 
 Source: DESIGN "A turn"; seed queue-driven-agent-dispatch, "The model".
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -17,12 +18,13 @@ from streams.edge.turns import sql_worker
 from streams.edge.turns.agent_bodies import AgentBodies
 from streams.edge.turns.agents import Agents
 from streams.edge.turns.kafka import serve as kafka_worker
+from streams.edge.turns.turns_service import Inline
 from streams.observe import logs
 from streams.observe.server import ObserveServer
 from streams.observe.turn_metrics import TurnWorkerMetrics
 from streams.settings import Settings
 
-__all__ = ["run_turn_worker"]
+__all__ = ["inline_turns", "run_turn_worker"]
 
 _LOG = logs.logger(__name__)
 
@@ -72,3 +74,18 @@ async def run_turn_worker(
     for each in (bodies.failed, serving):
         if each.done():
             each.result()
+
+
+def inline_turns(
+    settings: Settings, manifest: Path | None, registry: CollectorRegistry
+) -> Inline | None:
+    """Make what runs turns in the process that takes them; None when workers do.
+
+    Raises: ManifestError, when an agent of the manifest cannot be used.
+    """
+    if not settings.runs_turns_inline:
+        return None
+    metrics = TurnWorkerMetrics(registry)
+    slots = settings.agent_inline_turns_max
+    bodies = AgentBodies(settings, Agents.load(manifest), slots=slots, observer=metrics)
+    return Inline(bodies, metrics)

@@ -87,9 +87,9 @@ TURN_WORKER = Edge(
 TURN_API = Edge(
     name="turn-api",
     reads=("agent.sessions", "agent.jobs", "fleet.workers"),
-    writes=("agent_turns", "agent.sessions", "agent.jobs"),
+    writes=("agent_turns", "agent.sessions", "agent.jobs", "fleet.workers"),
     watched_groups=(TURN_WORKER.group,),
-    doc="Creates goals and tasks, enqueues their turns, says how they stand, and how they shall.",
+    doc="Creates goals and tasks, enqueues or runs their turns, and tells how they stand.",
 )
 
 OPERATOR = Edge(

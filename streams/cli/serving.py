@@ -36,7 +36,7 @@ def serve_roles(
     Args:    lifeline, restarts: see `Plan`.
     Raises:  HarnError when they cannot start or something fails while they run.
     """
-    path = _manifest_path(manifest, roles)
+    path = _manifest_path(manifest, roles, settings)
     if path is not None:
         Handlers.load(load_manifest(path))
     settings = cluster_of(settings)
@@ -85,9 +85,10 @@ async def _apply(settings: Settings, manifest: Path) -> None:
         _log.info("trigger_registered", extra=extra)
 
 
-def _manifest_path(manifest: Path | None, roles: Sequence[Role]) -> Path | None:
+def _manifest_path(manifest: Path | None, roles: Sequence[Role], settings: Settings) -> Path | None:
     if manifest is not None:
         return manifest
-    if _DEFAULT_MANIFEST.exists() and {Role.INVOKER, Role.REGISTRY} & set(roles):
-        return _DEFAULT_MANIFEST
-    return None
+    readers = {Role.INVOKER, Role.REGISTRY}
+    if settings.serves_turns and settings.runs_turns_inline:
+        readers.add(Role.INGEST)
+    return _DEFAULT_MANIFEST if readers & set(roles) and _DEFAULT_MANIFEST.exists() else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 _LOOK_EVERY_S = 0.02
 
@@ -13,5 +13,16 @@ async def eventually(holds: Callable[[], bool], what: str, *, within_s: float = 
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + within_s
     while not holds():
+        assert loop.time() < deadline_s, f"not within {within_s} s: {what}"
+        await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def eventually_async(
+    holds: Callable[[], Awaitable[bool]], what: str, *, within_s: float = 60
+) -> None:
+    """Return as soon as `holds`, which is awaited each time; fail when it does not come."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + within_s
+    while not await holds():
         assert loop.time() < deadline_s, f"not within {within_s} s: {what}"
         await asyncio.sleep(_LOOK_EVERY_S)

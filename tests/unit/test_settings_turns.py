@@ -145,9 +145,8 @@ def test_settings_of_turns_survive_the_environment_of_a_child() -> None:
     assert Settings.from_env(settings.environment().get) == settings
 
 
-def test_the_api_of_turns_enqueues_them() -> None:
+def test_the_api_of_turns_enqueues_them_or_runs_them_itself() -> None:
     assert read(AGENT_TURNS_API="ON", AGENT_DISPATCH_BACKEND="queue").serves_turns
     assert not read(AGENT_DISPATCH_BACKEND="queue").serves_turns
-    assert problems(AGENT_TURNS_API="on") == (
-        "AGENT_TURNS_API is on, expected AGENT_DISPATCH_BACKEND=queue to be set with it",
-    )
+    assert read(AGENT_TURNS_API="on").runs_turns_inline
+    assert not read(AGENT_DISPATCH_BACKEND="queue").runs_turns_inline

@@ -17,12 +17,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from streams.core.turn.envelope import JOB_ID_PREFIX, AgentTurnEnvelope, EnvelopeError, parse_json
 from streams.core.turn.goal_spec import GoalSpecError, parse_goal_spec
 from streams.core.turn.record import DESCRIPTION_CHARS_MAX
+from streams.edge.turns.inline import InlineTurns
 from streams.edge.turns.task_queue import TurnRejected
 from streams.edge.turns.turn_ledger import TurnLedger
 from streams.edge.turns.turn_store import LISTED_MAX, Session, Status, TurnRecord
@@ -35,6 +37,9 @@ _LOG = logs.logger(__name__)
 
 METADATA_CHARS_MAX = 65_536
 """Of a session's metadata as ASCII; a larger goal stands in its own record alone."""
+
+_INLINE_PREFIX = "orch-"
+"""Begins the ids of tasks that run in the process that took them."""
 
 _TURN_FIELDS = (
     *("session_id", "agent_name", "tenant"),
@@ -63,17 +68,20 @@ class SessionKilled(TurnRefused):
 class Enqueuer:
     """Makes turns; safe for any number of tasks of one event loop.
 
-    Args:    now_ms: ms since the epoch.  new_id: 32 hex digits that nobody else has.
+    Args:    inline: runs turns in this process; without it they go into the ledger's queue.
+             now_ms: ms since the epoch.  new_id: 32 hex digits that nobody else has.
     """
 
     def __init__(
         self,
         ledger: TurnLedger,
         *,
+        inline: InlineTurns | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._ledger = ledger
+        self._inline = inline
         self._now_ms = now_ms
         self._new_id = new_id
 
@@ -83,7 +91,7 @@ class Enqueuer:
         Args:    asked: the fields of a goal, and `session_id` (a new one is made without it),
                  `agent_name`, `domain`, `tenant`, `priority`, `deadline_unix`,
                  `when_busy`.
-        Returns: what the caller is told, the turn's handle as `dispatch`.
+        Returns: what the caller is told; the turn's handle as `dispatch`, unless it runs here.
         Raises:  TurnRefused; SessionKilled.  TaskQueueUnavailable, and the goal has failed;
                  SessionBusy, where the carrier knows at once, and it has failed as well.
         """
@@ -108,14 +116,14 @@ class Enqueuer:
             spec={**spec, "agent_name": envelope.agent_name},
         )
         handle = await self._enqueue(envelope, record, domain, {"goal_spec": dict(spec)})
-        return {
+        told = {
             "status": "success",
             "goal_id": goal_id,
             "session_id": envelope.session_id,
             "objective": spec["objective"],
             "validation_cmd": spec["validation_cmd"],
-            "dispatch": handle,
         }
+        return told if self._inline is not None else {**told, "dispatch": handle}
 
     async def dispatch(self, asked: Mapping[str, Any], /) -> dict[str, str]:
         """Create an orchestrator task and enqueue its turn; without a session, it is its own.
@@ -130,7 +138,7 @@ class Enqueuer:
             for name in asked
             if name not in _TASK_FIELDS
         ]
-        job_id = f"{JOB_ID_PREFIX}{self._new_id()}"
+        job_id = f"{JOB_ID_PREFIX if self._inline is None else _INLINE_PREFIX}{self._new_id()}"
         turn = {name: asked[name] for name in _TURN_FIELDS if name in asked}
         envelope, wrong = self._envelope(
             turn, kind="orchestrator_task", payload_ref=job_id, session_id=job_id, job_id=job_id
@@ -193,11 +201,11 @@ class Enqueuer:
                 enqueued_at_ms=self._now_ms(),
             )
             try:
-                await self._ledger.put(envelope)
+                await self._put(envelope)
             except TaskQueueUnavailable:
                 await self._ledger.move(pending, to=Status.PAUSED)
                 raise
-            handles.append(envelope.handle())
+            handles.append(self._handle(envelope))
         return handles
 
     async def _paused(self, session_id: str) -> list[TurnRecord]:
@@ -222,10 +230,12 @@ class Enqueuer:
         if len(json.dumps(metadata)) > METADATA_CHARS_MAX:
             metadata.pop("goal_spec", None)
         session = Session(session_id=session_id, domain=domain, metadata=metadata)
+        if self._inline is not None:  # so that it is known who was to run it, should it be lost
+            record = replace(record, claimed_by=self._inline.token)
         try:
             await self._ledger.open_session(session, tenant=tenant)
             await self._ledger.create(record, tenant=tenant)
-            await self._ledger.put(envelope)
+            await self._put(envelope)
         except TaskQueueUnavailable as error:
             # Also what could not be written may have been: a carrier does not always say.
             await self._note_failure(record, str(error), is_new=known is None)
@@ -233,7 +243,17 @@ class Enqueuer:
         except TurnRejected as rejected:
             await self._ledger.move(record, to=Status.FAILED, error=str(rejected))
             raise SessionBusy(str(rejected)) from rejected
-        return envelope.handle()
+        return self._handle(envelope)
+
+    async def _put(self, envelope: AgentTurnEnvelope) -> None:
+        if self._inline is None:
+            await self._ledger.put(envelope)
+        else:
+            self._inline.put(envelope)
+
+    def _handle(self, envelope: AgentTurnEnvelope) -> dict[str, str]:
+        handle = envelope.handle()
+        return handle if self._inline is None else {**handle, "dispatch": "inline"}
 
     async def _note_failure(self, record: TurnRecord, reason: str, *, is_new: bool) -> None:
         """Write that a turn could not be enqueued; the carrier may be gone for this as well."""

@@ -31,6 +31,7 @@ from streams.core.turn.record import (
 from streams.core.turn.session import asked, new_session
 from streams.core.turn.words import TURNS
 from streams.core.wire import AgentSessionDesired, GoalSpec
+from streams.core.wire import FleetWorker as FleetWorkerRecord
 from streams.edge.publisher import Publisher
 from streams.edge.turns.turn_codec import encode_turn
 from streams.edge.turns.turn_store import (
@@ -49,6 +50,7 @@ __all__ = ["KafkaLedger"]
 
 _SESSIONS = "agent.sessions"
 _JOBS = "agent.jobs"
+_FLEET = "fleet.workers"
 _GOAL = "goal_loop"
 _ACK_S = 10.0
 _FAILURE_ACK_S = 2.0
@@ -79,7 +81,7 @@ class KafkaLedger:
         self._publisher = publisher
         self._codec = codec
         self._view = view
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._ack_s = ack_s
         self._backlog: KafkaBacklog | None = None
         # New records that may be in the log although no ack came: their failure must follow them.
@@ -88,7 +90,7 @@ class KafkaLedger:
     async def open_session(self, session: Session, /, *, tenant: str) -> None:
         """Make a session durable that is not there yet; see `TurnLedger.open_session`."""
         key = session_record_key(session.session_id)
-        if self._known("agent_session", key) is not None:
+        if self.known("agent_session", key) is not None:
             return  # its partition's owner writes it
         value = new_session(
             session.session_id,
@@ -96,15 +98,15 @@ class KafkaLedger:
             domain=session.domain,
             background=session.background,
             metadata_json=json.dumps(dict(session.metadata), separators=(",", ":")),
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
         )
-        await self._write(_SESSIONS, "agent_session", key, value)
+        await self.write(_SESSIONS, "agent_session", key, value)
 
     async def create(self, record: TurnRecord, /, *, tenant: str) -> None:
         """Make a new record durable; see `TurnLedger.create`."""
         kind, key_of = _RECORDS[record.kind]
-        key, now_ms = key_of(record.record_id), self._now_ms()
-        if self._known(kind, key) is not None:
+        key, now_ms = key_of(record.record_id), self.now_ms()
+        if self.known(kind, key) is not None:
             raise ValueError(f"there is a record {record.record_id!r} already")
         if record.kind == _GOAL:
             spec = {name: each for name, each in record.spec.items() if name != "agent_name"}
@@ -125,7 +127,8 @@ class KafkaLedger:
                 tenant=tenant,
                 now_ms=now_ms,
             )
-        await self._write(_JOBS, kind, key, value)
+        owner = "owner_host" if record.kind == _GOAL else "claimed_by"
+        await self.write(_JOBS, kind, key, {**value, owner: record.claimed_by})
 
     async def put(self, envelope: AgentTurnEnvelope, /) -> None:
         """Append a turn; see `TurnLedger.put`."""
@@ -134,7 +137,7 @@ class KafkaLedger:
             "agent_turn",
             session_key(envelope.session_id),
             encode_turn(self._codec, envelope),
-            session_id=envelope.session_id,
+            partition=self._partition_of(envelope.session_id),
             tenant=envelope.tenant,
             within_s=self._ack_s,
         )
@@ -145,38 +148,38 @@ class KafkaLedger:
         """Change the status of a record that nobody runs; see `TurnLedger.move`."""
         kind, key_of = _RECORDS[record.kind]
         key = key_of(record.record_id)
-        found = self._known(kind, key)
+        found = self.known(kind, key)
         if found is None or found["status"] != record.status:
             return None
         changes = {"status": to.value, "error": error or found["error"]}
-        moved = {**found, **changes, "updated_at_ms": self._now_ms()}
-        await self._write(_JOBS, kind, key, moved, failing=to is Status.FAILED)
+        moved = {**found, **changes, "updated_at_ms": self.now_ms()}
+        await self.write(_JOBS, kind, key, moved, failing=to is Status.FAILED)
         return _record(record.kind, moved)
 
     async def fail_session(self, session_id: str, /) -> None:
         """Say that what a session waited for never comes; see `TurnLedger.fail_session`."""
         key = session_record_key(session_id)
-        found = self._known("agent_session", key)
+        found = self.known("agent_session", key)
         if found is not None and found["status"] == "queued":
-            failed = {**found, "status": "failed", "updated_at_ms": self._now_ms()}
-            await self._write(_SESSIONS, "agent_session", key, failed, failing=True)
+            failed = {**found, "status": "failed", "updated_at_ms": self.now_ms()}
+            await self.write(_SESSIONS, "agent_session", key, failed, failing=True)
 
     async def ask(
         self, session_id: str, /, *, pause: bool | None = None, kill: bool | None = None
     ) -> bool:
         """Ask for a session's pause or end; see `TurnLedger.ask`."""
-        if self._known("agent_session", session_record_key(session_id)) is None:
+        if self.known("agent_session", session_record_key(session_id)) is None:
             return False
         key = desired_key(session_id)
-        before = cast("AgentSessionDesired | None", self._known("agent_session_desired", key))
-        value = asked(session_id, before, pause=pause, kill=kill, now_ms=self._now_ms())
-        await self._write(_SESSIONS, "agent_session_desired", key, value)
+        before = cast("AgentSessionDesired | None", self.known("agent_session_desired", key))
+        value = asked(session_id, before, pause=pause, kill=kill, now_ms=self.now_ms())
+        await self.write(_SESSIONS, "agent_session_desired", key, value)
         return True
 
     async def record(self, record_id: str, kind: str, /) -> TurnRecord | None:
         """Return a goal or task; see `TurnLedger.record`."""
         schema, key_of = _RECORDS[kind]
-        found = self._known(schema, key_of(record_id))
+        found = self.known(schema, key_of(record_id))
         return None if found is None else _record(kind, found)
 
     async def records(
@@ -201,7 +204,7 @@ class KafkaLedger:
 
     async def session(self, session_id: str, /) -> Session | None:
         """Return a session; see `TurnLedger.session`."""
-        found = self._known("agent_session", session_record_key(session_id))
+        found = self.known("agent_session", session_record_key(session_id))
         return None if found is None else self._session(found)
 
     async def sessions(
@@ -215,7 +218,7 @@ class KafkaLedger:
     async def workers(self) -> Sequence[FleetWorker]:
         """Return the workers heard of of late; see `TurnLedger.workers`."""
         self._require_view()
-        since_ms = self._now_ms() - WORKER_TTL_MS
+        since_ms = self.now_ms() - WORKER_TTL_MS
         return [
             FleetWorker(
                 worker_id=each["worker_id"],
@@ -246,7 +249,7 @@ class KafkaLedger:
 
     def _session(self, found: Mapping[str, Any]) -> Session:
         session_id = found["session_id"]
-        desired = self._known("agent_session_desired", desired_key(session_id)) or {}
+        desired = self.known("agent_session_desired", desired_key(session_id)) or {}
         return Session(
             session_id=session_id,
             domain=found["domain"],
@@ -260,7 +263,19 @@ class KafkaLedger:
             updated_at_ms=found["updated_at_ms"],
         )
 
-    def _known(self, kind: str, key: str) -> Mapping[str, Any] | None:
+    async def write_fleet(self, worker: FleetWorkerRecord, /) -> None:
+        """Append a heartbeat.  Raises TaskQueueUnavailable."""
+        await self._append(
+            _FLEET,
+            "fleet_worker",
+            worker["worker_id"],
+            self._codec.encode("fleet_worker", worker),
+            partition=0,
+            tenant="",
+            within_s=self._ack_s,
+        )
+
+    def known(self, kind: str, key: str) -> Mapping[str, Any] | None:
         """Return the last record of a key.  Raises TaskQueueUnavailable: it is not known yet."""
         self._require_view()
         return self._view.get(kind, key) or self._unsure.get(key)
@@ -279,20 +294,23 @@ class KafkaLedger:
                 "once `harn topology grow-turns` is done",
             )
 
+    def _partition_of(self, session_id: str) -> int:
+        return partition_of_session(session_id, self._settings.agent_turns_partitions)
+
     @property
     def _endpoint(self) -> str:
         return f"Kafka at {self._settings.bootstrap}"
 
-    async def _write(
+    async def write(
         self, topic: str, kind: str, key: str, value: Mapping[str, Any], *, failing: bool = False
     ) -> None:
         """Append a record and know it at once; `failing` is the last word on what went wrong."""
         encoded = self._codec.encode(kind, value)
         within_s = min(_FAILURE_ACK_S, self._ack_s) if failing else self._ack_s
-        session_id, tenant = value["session_id"], value.get("tenant", "")
+        partition, tenant = self._partition_of(value["session_id"]), value.get("tenant", "")
         try:
             offset = await self._append(
-                topic, kind, key, encoded, session_id=session_id, tenant=tenant, within_s=within_s
+                topic, kind, key, encoded, partition=partition, tenant=tenant, within_s=within_s
             )
         except TaskQueueUnavailable:
             if not failing and self._view.get(kind, key) is None:
@@ -310,12 +328,11 @@ class KafkaLedger:
         key: str,
         value: bytes,
         *,
-        session_id: str,
+        partition: int,
         tenant: str,
         within_s: float,
     ) -> int:
-        """Append to the session's partition and return the offset, once the broker has it."""
-        partition = partition_of_session(session_id, self._settings.agent_turns_partitions)
+        """Append a record and return its offset, once the broker has it."""
         headers = [("tenant_id", tenant.encode())] if tenant else []
         try:
             async with asyncio.timeout(within_s):

@@ -19,7 +19,7 @@ from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.turn_store import Progress, Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
 
-__all__ = ["SqlClaimed", "goal_of", "job_of"]
+__all__ = ["SqlClaimed", "goal_of", "job_of", "progress_of"]
 
 _AGAIN_S = 0.5
 
@@ -59,8 +59,8 @@ class SqlClaimed:
         return Desired(session.pause_requested, session.kill_requested)
 
     async def write(self, goal: AgentGoal, /) -> bool:
-        """Write an iteration of the goal, and what it came to into the session."""
-        progress = _progress(goal)
+        """Write an iteration of the goal."""
+        progress = progress_of(goal)
         if not await self._asked(lambda: self._lease.iterated(progress)):
             return False
         self._iterations_written = progress.iterations
@@ -70,7 +70,7 @@ class SqlClaimed:
         """Return an ending as deliveries write it; an iteration that is written stays as it is."""
         goal = ending.goal
         if goal is not None and goal["iteration_count"] > self._iterations_written:
-            progress = _progress(goal)
+            progress = progress_of(goal)
         else:
             progress = None
         return Ended(
@@ -78,7 +78,7 @@ class SqlClaimed:
             result=ending.result,
             error=ending.error,
             progress=progress,
-            says=progress is not None or self.job is not None,
+            says=True,
         )
 
     async def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
@@ -164,7 +164,8 @@ def job_of(record: TurnRecord, envelope: AgentTurnEnvelope) -> AgentJob:
     }
 
 
-def _progress(goal: AgentGoal) -> Progress:
+def progress_of(goal: AgentGoal) -> Progress:
+    """Return how far a goal is."""
     return Progress(goal["iteration_count"], goal["iterations"], goal["result"])
 
 

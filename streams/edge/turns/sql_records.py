@@ -216,15 +216,7 @@ class SqlRecords:
         """Write how far a claimed goal is; see `TurnStore.iterate`."""
         iterations, newest, result = progress
         key = checked_id("record_id", record_id)
-
-        def work(transaction: Transaction) -> bool:
-            values = (iterations, _newest(newest), cut(result), key, fence)
-            if not transaction.change(_ITERATE, values):
-                return False
-            _say(transaction, key, result)
-            return True
-
-        return self._database.run(work)
+        return self._changed(_ITERATE, (iterations, _newest(newest), cut(result), key, fence))
 
     def release(self, record_id: str, fence: int, /) -> bool:
         """Give a claim back; see `TurnStore.release`."""

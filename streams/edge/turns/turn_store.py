@@ -194,10 +194,7 @@ class TurnStore(Protocol):
         ...
 
     def iterate(self, record_id: str, fence: int, progress: Progress, /) -> bool:
-        """Write how far a claimed goal is, and its result into the session too.
-
-        It says as well that the holder lives; false when the claim was lost.
-        """
+        """Write how far a claimed goal is, and that its holder lives; false when it was lost."""
         ...
 
     def release(self, record_id: str, fence: int, /) -> bool:
