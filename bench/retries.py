@@ -70,6 +70,7 @@ def _pile_up(lab: Lab, codec: Codec) -> None:
     """Let events fail whose next attempt is hours away."""
     count = lab.scaled(_PENDING)
     planned = _retries_planned(lab.settings)
+    next(planned)  # counts from here on
     for at in range(0, count, _APPENDED_AT_ONCE):
         bodies = (event_json(kind="fails") for _ in range(min(_APPENDED_AT_ONCE, count - at)))
         append_all(lab.settings, [envelope(codec, body) for body in bodies])
