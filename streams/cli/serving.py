@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from streams.app import Plan, run
+from streams.aside import aside
 from streams.cli.cluster import cluster_of
 from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import Handlers, load_manifest
@@ -61,11 +63,14 @@ async def _serve(plan: Plan, *, apply: bool) -> None:
 async def _apply(settings: Settings, manifest: Path) -> None:
     """Make the manifest the truth of its namespace, and register what its exports are marked with.
 
-    A refusal is logged, the roles go on.
+    A refusal is logged, the roles go on.  Roles that stop do not wait for its answer: the next
+    start asks again.
     """
     try:
-        result = await asyncio.to_thread(
-            apply_manifest, settings, load_manifest(manifest), policy=policy_of(settings)
+        declared = load_manifest(manifest)
+        result = await aside(
+            partial(apply_manifest, settings, declared, policy=policy_of(settings)),
+            name="manifest",
         )
     except Exception as error:  # noqa: BLE001 - the roles serve what is in force, whatever keeps a manifest out
         _log.error("manifest_not_applied", extra={"manifest": str(manifest), "reason": str(error)})
@@ -75,7 +80,7 @@ async def _apply(settings: Settings, manifest: Path) -> None:
         extra={"manifest": str(manifest), "answer": result.answer, "revision": result.revision},
     )
     try:
-        registered = await asyncio.to_thread(register_declared, settings, manifest)
+        registered = await aside(partial(register_declared, settings, manifest), name="manifest")
     except Exception as error:  # noqa: BLE001 - as above
         extra = {"manifest": str(manifest), "reason": str(error)}
         _log.error("triggers_not_registered", extra=extra)
