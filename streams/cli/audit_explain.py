@@ -25,6 +25,8 @@ _STYLES = {
     "completed": "green",
     "failed": "red",
     "expired": "yellow",
+    "rejected": "yellow",
+    "interrupted": "yellow",
     "skipped": "cyan",
     "dead-lettered": "red",
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from streams.agents.transaction import AFTER_COMMIT, BEFORE_OFFSETS
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.record import job_key, session_record_key
 from streams.core.turn.words import CLAIMS, JOBS, SESSIONS, TURNS
@@ -48,6 +50,18 @@ class CutOff(Exception):  # noqa: N818 - what a test ends a growth with
 
 def cut_off(_seconds: float) -> None:
     raise CutOff
+
+
+def cut_off_at(point: str, count: int) -> Callable[[str], None]:
+    """Cut a growth off when a transaction is at a point for the `count`-th time."""
+    left = [count]
+
+    def fault(reached: str) -> None:
+        left[0] -= reached == point
+        if not left[0]:
+            raise CutOff
+
+    return fault
 
 
 def growth(settings: Settings, **options: Any) -> Growth:
@@ -125,10 +139,17 @@ async def test_partitions_are_added_when_nothing_is_in_flight_and_every_record_i
     api.enqueue(f"{late}-late", late)
     api.flush()
 
+    # Cut off while records move, each in a transaction of its own.
+    for point, count in ((AFTER_COMMIT, 3), (BEFORE_OFFSETS, 2)):
+        fault = cut_off_at(point, count)
+        with pytest.raises(CutOff):
+            await asyncio.to_thread(growth(more, batch=1, faults=fault).run)
+    assert counts_of(settings)[TURNS] == PARTITIONS
+
     grown = await asyncio.to_thread(growth(more).run)
 
     assert grown is not None
-    assert (grown.before, grown.after, grown.sessions) == (PARTITIONS, MORE, len(MOVING))
+    assert (grown.before, grown.after, grown.sessions) == (PARTITIONS, MORE, len(MOVING) - 4)
     assert (grown.jobs, grown.failed, grown.unreadable) == (len(MOVING) + 1, 1, 0)
     assert set(counts_of(settings).values()) == {MORE}
     assert await asyncio.to_thread(growth(more).run) is None

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from streams.agents.backlog import KafkaBacklog
-from streams.agents.transaction import TransactionalProducer
+from streams.agents.transaction import Faults, TransactionalProducer, no_faults
 from streams.codec import Codec, DecodeError
 from streams.core.record import Position
 from streams.core.turn.claim import ENDED
@@ -113,7 +113,8 @@ def problems_of(counts: Mapping[str, int], wanted: int, flight: Flight) -> list[
 class Growth:
     """One growth to the partitions that `settings` say.
 
-    Args: notice_s: see NOTICE_S.  wait: waits for so many seconds.
+    Args: notice_s: see NOTICE_S.  wait: waits for so many seconds.  batch: records of one
+          transaction.  faults: see `TransactionalProducer`.
     """
 
     def __init__(
@@ -123,12 +124,16 @@ class Growth:
         *,
         notice_s: float = NOTICE_S,
         wait: Callable[[float], object] = time.sleep,
+        batch: int = _BATCH,
+        faults: Faults = no_faults,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._settings = settings
         self._codec = codec
         self._notice_s = notice_s
         self._wait = wait
+        self._batch = batch
+        self._faults = faults
         self._now_ms = now_ms
         self._wanted = settings.agent_turns_partitions
 
@@ -150,7 +155,7 @@ class Growth:
         self._refuse(problems_of(counts_of(self._settings), self._wanted, flight))
         grown = Grown(before, self._wanted)
         self._fence(before)
-        producer = TransactionalProducer(self._settings, f"{GROUP}-growth")
+        producer = TransactionalProducer(self._settings, f"{GROUP}-growth", self._faults)
         producer.fence()
         late = self._late(flight)
         for topic in (SESSIONS, JOBS):
@@ -212,7 +217,7 @@ class Growth:
             if key is None or value is None or record.offset < last.get(key, 0):
                 continue
             batch += self._moved(topic, record, key, value, late=late, grown=grown)
-            if len(batch) >= _BATCH:
+            if len(batch) >= self._batch:
                 producer.commit_alone(f"of {topic}/{partition}", batch)
                 batch = []
         if batch:
