@@ -4,6 +4,7 @@
 {{- include "harn.checkManifest" . -}}
 {{- include "harn.checkReplicas" . -}}
 {{- include "harn.checkSettings" . -}}
+{{- include "harn.checkTurns" . -}}
 {{- if and .Values.terminationGracePeriodSeconds (le (int .Values.terminationGracePeriodSeconds) (int .Values.drainSeconds)) -}}
 {{- fail (printf "terminationGracePeriodSeconds is %d, expected more than drainSeconds (%d): handlers would be killed while they drain" (int .Values.terminationGracePeriodSeconds) (int .Values.drainSeconds)) -}}
 {{- end -}}
@@ -64,7 +65,7 @@
 {{- end -}}
 
 {{- define "harn.checkSettings" -}}
-{{- $ours := dict "KAFKA_BOOTSTRAP_SERVERS" "kafka.bootstrapServers" "KAFKA_SECURITY_PROTOCOL" "kafka.securityProtocol" "KAFKA_SASL_MECHANISM" "kafka.sasl.mechanism" "KAFKA_SASL_USERNAME" "kafka.sasl.existingSecret" "KAFKA_SASL_PASSWORD" "kafka.sasl.existingSecret" "KAFKA_SSL_CA_LOCATION" "kafka.tls.existingSecret" "SCHEMA_REGISTRY_URL" "schemaRegistry.url" "HARN_PARTITIONS" "topics.partitions" "HARN_REPLICATION_FACTOR" "topics.replicationFactor" "HARN_MIN_INSYNC_REPLICAS" "topics.minInsyncReplicas" "HARN_STORE" "store.kind" "HARN_DRAIN_MS" "drainSeconds" "HARN_LOG_LEVEL" "log.level" "HARN_LOG_FORMAT" "log.format" "HARN_HTTP_PORT" "ingest.port" "HARN_SECRETS_DIR" "ingest.webhooks.existingSecret" "HARN_METRICS_PORT" "metrics.port" -}}
+{{- $ours := dict "KAFKA_BOOTSTRAP_SERVERS" "kafka.bootstrapServers" "KAFKA_SECURITY_PROTOCOL" "kafka.securityProtocol" "KAFKA_SASL_MECHANISM" "kafka.sasl.mechanism" "KAFKA_SASL_USERNAME" "kafka.sasl.existingSecret" "KAFKA_SASL_PASSWORD" "kafka.sasl.existingSecret" "KAFKA_SSL_CA_LOCATION" "kafka.tls.existingSecret" "SCHEMA_REGISTRY_URL" "schemaRegistry.url" "HARN_PARTITIONS" "topics.partitions" "HARN_REPLICATION_FACTOR" "topics.replicationFactor" "HARN_MIN_INSYNC_REPLICAS" "topics.minInsyncReplicas" "HARN_STORE" "store.kind" "HARN_DRAIN_MS" "drainSeconds" "HARN_LOG_LEVEL" "log.level" "HARN_LOG_FORMAT" "log.format" "HARN_HTTP_PORT" "ingest.port" "HARN_SECRETS_DIR" "ingest.webhooks.existingSecret" "HARN_METRICS_PORT" "metrics.port" "AGENT_TURNS_API" "turns.api" "AGENT_DISPATCH_BACKEND" "turns.api" -}}
 {{- range $name, $_ := .Values.settings -}}
 {{- if hasKey $ours $name -}}
 {{- fail (printf "settings.%s is set, expected the value %s instead" $name (get $ours $name)) -}}
@@ -72,5 +73,18 @@
 {{- if has $name (list "HARN_STATE_DIR" "HARN_INSTANCE_ID" "HARN_HTTP_HOST" "HARN_METRICS_HOST") -}}
 {{- fail (printf "settings.%s is set, but the chart alone sets it" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "harn.checkTurns" -}}
+{{- $isDatabase := eq .Values.turns.backend "postgres" -}}
+{{- if and $isDatabase (not .Values.turns.database.existingSecret) -}}
+{{- fail "turns.backend is postgres, expected turns.database.existingSecret to be set with it: a secret that holds the address" -}}
+{{- end -}}
+{{- if and .Values.turns.database.existingSecret (not $isDatabase) -}}
+{{- fail (printf "turns.database is set, expected turns.backend to be postgres, not %s" .Values.turns.backend) -}}
+{{- end -}}
+{{- if and .Values.turns.worker.path .Values.turns.worker.existingConfigMap -}}
+{{- fail "turns.worker.path and turns.worker.existingConfigMap are set, expected one source of the manifest" -}}
 {{- end -}}
 {{- end -}}

@@ -1,11 +1,12 @@
 {{/* The pod of one role, or of workers.  Takes `root`, `role`, its `values`, `isStage` and `stateful`;
-of workers, `worker` is their entry in `workers`. */}}
+of workers, `worker` is their entry in `workers`; of those that run turns, `turnWorker` is `turns.worker`. */}}
 {{- define "harn.rolePod" -}}
 {{- $ := .root -}}
 {{- $pod := mergeOverwrite (deepCopy $.Values.pod) (default dict .values.pod) -}}
-{{- $hasManifest := or .worker (has .role (splitList " " (include "harn.manifestRoles" $))) -}}
+{{- $own := or .worker .turnWorker -}}
+{{- $hasManifest := or .worker .turnWorker (has .role (splitList " " (include "harn.manifestRoles" $))) -}}
 {{- $configMap := include "harn.manifestConfigMap" $ -}}
-{{- if .worker }}{{ $configMap = default "" .worker.existingConfigMap }}{{ end -}}
+{{- with $own }}{{ $configMap = default "" .existingConfigMap }}{{ end -}}
 metadata:
   labels:
     {{- include "harn.selectorLabels" $ | nindent 4 }}
@@ -14,7 +15,7 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   {{- $annotations := deepCopy $pod.annotations }}
-  {{- if and $hasManifest (not .worker) $.Values.manifest.files }}
+  {{- if and $hasManifest (not $own) $.Values.manifest.files }}
   {{- $_ := set $annotations "checksum/manifest" (toJson $.Values.manifest.files | sha256sum) }}
   {{- end }}
   {{- with $annotations }}
@@ -29,9 +30,22 @@ spec:
     - name: harn
       image: {{ include "harn.image" $ | quote }}
       imagePullPolicy: {{ $.Values.image.pullPolicy }}
+      {{- if .turnWorker }}
+      command: [agent-dispatch-worker]
+      {{- end }}
       args:
         # Kubernetes restarts what ends, and the hook makes the topics.
-        {{- if .worker }}
+        {{- if .turnWorker }}
+        - --no-provision
+        - --workers
+        - {{ int .turnWorker.slots | quote }}
+        - --worker-id
+        - $(POD_NAME)
+        {{- if or .turnWorker.path .turnWorker.existingConfigMap }}
+        - --config
+        - {{ default "/etc/harn/manifest/harn.toml" .turnWorker.path }}
+        {{- end }}
+        {{- else if .worker }}
         - worker
         - run
         {{- range .worker.queues }}
@@ -132,7 +146,16 @@ spec:
   value: /etc/harn/secrets
 {{- end }}
 {{- end }}
-{{- if or .isStage .worker }}
+{{- if has .role (list "ingest" "turn-worker") }}
+{{- include "harn.turnEnv" .root }}
+{{- end }}
+{{- if and (eq .role "ingest") .root.Values.turns.api }}
+- name: AGENT_TURNS_API
+  value: "on"
+- name: AGENT_DISPATCH_BACKEND
+  value: queue
+{{- end }}
+{{- if or .isStage .worker .turnWorker }}
 - name: POD_NAME
   valueFrom:
     fieldRef:
@@ -151,6 +174,19 @@ spec:
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
+
+{{/* What carries turns, for those that enqueue or run them. */}}
+{{- define "harn.turnEnv" }}
+- name: TASK_QUEUE_BACKEND
+  value: {{ .Values.turns.backend }}
+{{- if eq .Values.turns.backend "postgres" }}
+- name: STATE_DB_URI
+  valueFrom:
+    secretKeyRef:
+      name: {{ .Values.turns.database.existingSecret | quote }}
+      key: {{ .Values.turns.database.uriKey | quote }}
+{{- end }}
+{{- end }}
 
 {{/* Alive means that the process answers, whatever the broker does.  A stage is ready while it owns
 its partitions, ingest while the broker would take an event. */}}

@@ -20,6 +20,7 @@ from streams.observe.ingest_metrics import IngestMetrics
 from streams.observe.invoker_metrics import InvokerMetrics
 from streams.observe.source_metrics import SourceMetrics
 from streams.observe.stage_metrics import StageCollectors
+from streams.observe.turn_metrics import TurnMetrics, TurnWorkerMetrics
 from streams.roles import STAGE_ROLES, Role
 from streams.settings import Settings
 from tests.support.helm_engine import CHART
@@ -244,6 +245,8 @@ def test_alerts_and_dashboards_ask_for_metrics_that_exist(render: Render) -> Non
     InvokerMetrics(registry)
     IngestMetrics(registry)
     SourceMetrics(registry)
+    TurnMetrics(registry)
+    TurnWorkerMetrics(registry)
     exported: set[str] = set()
     for family in registry.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
@@ -254,7 +257,7 @@ def test_alerts_and_dashboards_ask_for_metrics_that_exist(render: Render) -> Non
     for path in (CHART / "files" / "dashboards").glob("*.json"):
         asked += _expressions(json.loads(path.read_text("utf-8")))
 
-    names = {name for text in asked for name in re.findall(r"\bharn_\w+", text)}
+    names = {name for text in asked for name in re.findall(r"\b(?:harn|agent)_\w+", text)}
 
     assert len(names) >= 12
     assert names <= exported
