@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from streams.core.suggestion import listed, suggestion
 from streams.core.wire import RowRegisteredBinding
-from streams.errors import ConfigError
+from streams.errors import ConfigError, ManifestError
 
-__all__ = ["in_force", "require_in_force", "require_version"]
+__all__ = ["in_force", "require_in_force", "require_known", "require_version"]
 
 
 def in_force(rows: Sequence[RowRegisteredBinding]) -> set[str]:
@@ -43,6 +43,17 @@ def require_in_force(rows: Sequence[RowRegisteredBinding], trigger_id: str, opti
     if taking:
         remedy = f"name one of those in force ({listed(taking)}), or {remedy}"
     raise ConfigError(f"{option}: {problem}", remedy=remedy)
+
+
+def require_known(
+    rows: Sequence[RowRegisteredBinding],
+    trigger_id: str,
+    error: type[ConfigError | ManifestError] = ConfigError,
+) -> None:
+    """Raise `error`, which suggests a trigger, unless this one is or was registered."""
+    known = sorted({row["binding"]["trigger_id"] for row in rows})
+    if trigger_id not in known:
+        raise error(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
 
 
 def require_version(rows: Sequence[RowRegisteredBinding], binding_key: str, option: str) -> None:

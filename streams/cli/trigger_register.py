@@ -9,10 +9,14 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import require_known
 from streams.cli.options import StateDir, notice, settings_from
+from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME
 from streams.edge.registrar import drain_trigger
 from streams.edge.registry_request import ANSWER_S
+from streams.edge.registry_view import read_registry
+from streams.errors import ManifestError
 from streams.triggers import register_declared
 
 __all__ = ["drain", "register"]
@@ -60,6 +64,7 @@ def drain(
     drains; 3 topics are missing; 4 there is no such trigger; 5 no broker, or nobody answers.
     """
     settings = cluster_of(settings_from(state_dir=state_dir))
+    require_known(read_registry(settings, codec_of(settings)).rows, trigger_id, ManifestError)
     answer = drain_trigger(settings, trigger_id, timeout_s=timeout)
     if as_json:
         said = {"answer": answer.answer, "revision": answer.revision, "drained": answer.drained}

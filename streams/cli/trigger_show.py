@@ -13,12 +13,12 @@ from rich.table import Table
 from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader
 from streams.cli.cluster import cluster_of
+from streams.cli.known_trigger import require_known
 from streams.cli.log_query import parse_start
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, screen, settings_from
 from streams.codec import Codec, DecodeError
 from streams.core.binding_history import Told, version_as_of
-from streams.core.suggestion import suggestion
 from streams.core.webhook import path_of
 from streams.core.wire import BindingDefinition, LifecycleStateTransition, RowRegisteredBinding
 from streams.edge.codecs import codec_of
@@ -80,10 +80,8 @@ def show(
         _show_version(settings, trigger_id, at, as_json=as_json)
         return
     view = _view(settings)
+    require_known(view.rows, trigger_id)
     rows = [row for row in view.rows if row["binding"]["trigger_id"] == trigger_id]
-    if not rows:
-        known = sorted({row["binding"]["trigger_id"] for row in view.rows})
-        raise ConfigError(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
     for row in rows:
         shown = _shown(row)
         if as_json:

@@ -70,8 +70,7 @@ class Registry:
 class Group:
     """A consumer group of ours: the members that its role has, and what they have not read yet.
 
-    `lags` are records by partition.  A mailbox that stages write counts the ends of transactions
-    among them, so that a few are left when all is read.
+    `lags` are records by partition; above 1,000 the ends of transactions are counted with them.
     """
 
     id: str

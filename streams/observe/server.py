@@ -44,7 +44,9 @@ class ObserveServer:
             await self._runner.cleanup()
             problem = f"metrics cannot listen on {host}:{port}: {error.strerror or error}"
             raise ConfigError(
-                problem, remedy="set HARN_METRICS_PORT to a free port, or to 0 for any"
+                problem,
+                remedy="set HARN_METRICS_PORT to a free port, or to 0 for any, unless it is the "
+                "same roles that run here already",
             ) from error
         self.port = self._runner.addresses[0][1]
 

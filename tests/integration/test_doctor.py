@@ -63,6 +63,11 @@ def whats(document: dict[str, Any], level: str) -> list[str]:
     return [each["what"] for each in document["findings"] if each["level"] == level]
 
 
+def unread(document: dict[str, Any]) -> dict[str, int]:
+    """Topics of which records wait; what ends transactions in them is nothing to read."""
+    return {group["topic"]: group["lag"] for group in document["groups"] if group["lag"]}
+
+
 @pytest.mark.broker
 @pytest.mark.timeout(240)
 def test_what_needs_somebody_is_told_with_an_exit_code(
@@ -94,6 +99,7 @@ def test_what_needs_somebody_is_told_with_an_exit_code(
             )
 
         wait_until("the others wait", retries, 60)
+        wait_until("all is read", lambda: unread(examined(settings)[1]) == {}, 60)
         code, document = examined(settings)
         assert code == 0, document["findings"]
         assert whats(document, "advice")[0] == "4 dead letters wait for somebody"

@@ -183,6 +183,14 @@ def test_an_event_or_a_replay_for_a_trigger_that_is_not_in_force_is_refused(
         assert "those in force (on-issue, on-push), or apply the manifest" in error.remedy
 
 
+def test_an_unknown_trigger_is_not_drained_and_one_is_suggested(bootstrap: str) -> None:
+    error = refused(bootstrap, "drain", "on-isue")
+    assert (str(error), error.exit_code) == (
+        "trigger 'on-isue' is unknown; did you mean 'on-issue'?",
+        4,
+    )
+
+
 def test_a_cancel_for_a_binding_version_that_there_is_not_is_refused(bootstrap: str) -> None:
     error = refused(bootstrap, "cancel", "trigger_evt_1", "--binding", "on-isue@v1")
     assert str(error).startswith("--binding: trigger 'on-isue' is unknown; did you mean 'on-issue'")
