@@ -253,3 +253,17 @@ def test_what_is_no_turn_is_in_nobody_s_way(place: Place) -> None:
     turns.queue.put({"session_id": "sess-1", "job_id": "odd", "when_busy": "sometimes"})
 
     assert outcomes(worker(turns)) == [Outcome.BURIED, Outcome.COMPLETED, Outcome.BURIED]
+
+
+@pytest.mark.parametrize("count", [499, 500, 501])
+def test_a_long_session_is_interrupted_whole(place: Place, count: int) -> None:
+    turns = place.open()
+    for number in range(count):
+        known = {"session_id": "sess-1", "job_id": f"job-{number}", "payload_ref": f"r-{number}"}
+        turns.queue.put(known)
+
+    put(turns, "last", when_busy="interrupt")
+
+    sql = "SELECT COUNT(*) FROM agent_dispatch_queue WHERE interrupted_by = 'job-last'"
+    [(marked,)] = turns.database.run(lambda transaction: transaction.execute(sql))
+    assert marked == count
