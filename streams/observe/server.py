@@ -12,8 +12,10 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
-from streams.errors import ConfigError
+from streams.observe.listener import Listener
 from streams.settings import Settings
+
+_CONNECTIONS_MAX = 64  # scrapers and probes, each with one or two
 
 
 class ObserveServer:
@@ -25,7 +27,7 @@ class ObserveServer:
         self._settings = settings
         self._registry = registry
         self._ready = ready
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
         self.port = 0
 
     async def start(self) -> None:
@@ -34,27 +36,22 @@ class ObserveServer:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        host, port = self._settings.metrics_host, self._settings.metrics_port
-        site = web.TCPSite(self._runner, host, port)
-        try:
-            await site.start()
-        except OSError as error:
-            await self._runner.cleanup()
-            problem = f"metrics cannot listen on {host}:{port}: {error.strerror or error}"
-            raise ConfigError(
-                problem,
-                remedy="set HARN_METRICS_PORT to a free port, or to 0 for any, unless it is the "
-                "same roles that run here already",
-            ) from error
-        self.port = self._runner.addresses[0][1]
+        listener = Listener(
+            app,
+            self._settings.metrics_host,
+            self._settings.metrics_port,
+            connections_max=_CONNECTIONS_MAX,
+            drain_s=0,
+            named=("HARN_METRICS_HOST", "HARN_METRICS_PORT"),
+        )
+        await listener.start()
+        self._listener, self.port = listener, listener.port
 
     async def stop(self) -> None:
         """Stop listening."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.stop()
+            self._listener = None
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         body = generate_latest(self._registry)

@@ -28,12 +28,12 @@ from streams.codec import Codec
 from streams.edge.ingest.answer import Door, IngestObserver, json_response
 from streams.edge.ingest.envelopes import ENVELOPES, Envelopes
 from streams.edge.ingest.events_api import EventsApi
-from streams.edge.ingest.listener import Listener
 from streams.edge.ingest.origins import Origins
 from streams.edge.ingest.webhooks.routes import WebhookRoutes
 from streams.edge.ingest.webhooks.webhooks_api import WebhooksApi
 from streams.edge.publisher import Publisher
 from streams.kafka import make_admin
+from streams.observe.listener import Listener
 from streams.settings import Settings
 
 __all__ = ["IngestService"]
@@ -110,6 +110,9 @@ class IngestService:
         if not _is_loopback(self._settings.http_host):
             _LOG.warning("http_is_open", extra={"host": self._settings.http_host})
         await self._listener.start()
+        _LOG.info(
+            "http_listening", extra={"host": self._listener.host, "port": self._listener.port}
+        )
         self._routes.start()
 
     async def stop(self) -> None:

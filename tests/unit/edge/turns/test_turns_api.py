@@ -12,13 +12,13 @@ import pytest_asyncio
 from aiohttp import web
 
 from streams.edge.ingest.answer import Door
-from streams.edge.ingest.listener import Listener
 from streams.edge.ingest.origins import Origins
 from streams.edge.turns.enqueuer import Enqueuer
 from streams.edge.turns.sql_ledger import SqlLedger
 from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.turn_store import WORKER_TTL_MS, FleetWorker, Status
 from streams.edge.turns.turns_api import TurnsApi
+from streams.observe.listener import Listener
 from tests.support.sql_turns import Place, sqlite_place
 
 GOAL = {"objective": "all tests pass", "validation_cmd": "make test"}

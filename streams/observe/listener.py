@@ -35,6 +35,7 @@ class Listener:
              connections_max: a further connection is closed at once.
              drain_s: how long requests under way may take when stopping.
              silence_s: a connection that has not asked anything by then is closed.
+             named: the variables that host and port come from.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class Listener:
         connections_max: int,
         drain_s: float,
         silence_s: float = _SILENCE_S,
+        named: tuple[str, str] = ("HARN_HTTP_HOST", "HARN_HTTP_PORT"),
     ) -> None:
         self.host = host
         self.port = port
         self._app = app
         self._connections_max = connections_max
         self._silence_s = silence_s
+        self._named = named
         self._silent: set[web.RequestHandler] = set()
         self._listening: asyncio.Server | None = None
         app.middlewares.insert(0, self._on_request)
@@ -78,11 +81,11 @@ class Listener:
             await self._runner.cleanup()
             why = "in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
             raise ConfigError(
-                f"HARN_HTTP_HOST and HARN_HTTP_PORT are {self.host}:{self.port}, which is {why}",
-                remedy="name another port, or 0 for any free one",
+                f"{' and '.join(self._named)} are {self.host}:{self.port}, which is {why}",
+                remedy="name another port, or 0 for any free one, unless it is the same roles that "
+                "run here already",
             ) from error
         self.port = self._listening.sockets[0].getsockname()[1]
-        _LOG.info("http_listening", extra={"host": self.host, "port": self.port})
 
     async def stop(self) -> None:
         """Take no further connection, let requests under way finish, close; idempotent."""

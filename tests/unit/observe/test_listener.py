@@ -11,9 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
-from streams.edge.ingest.listener import Listener
 from streams.errors import ConfigError
+from streams.observe.listener import Listener
+from streams.observe.server import ObserveServer
+from streams.settings import Settings
 
 
 async def fails(_request: web.Request) -> web.Response:
@@ -105,6 +108,31 @@ async def test_a_port_that_is_taken_is_a_setting_that_is_wrong() -> None:
         with pytest.raises(ConfigError, match=r"HARN_HTTP_PORT are .* which is in use"):
             async with listening(port=listener.port):
                 pass
+        settings = Settings(metrics_port=listener.port)
+        metrics = ObserveServer(settings, CollectorRegistry(), ready=lambda: True)
+        with pytest.raises(ConfigError, match=r"HARN_METRICS_PORT are .* which is in use"):
+            await metrics.start()
+        await metrics.stop()
+
+
+async def test_metrics_are_served_within_the_same_bounds() -> None:
+    metrics = ObserveServer(Settings(metrics_port=0), CollectorRegistry(), ready=lambda: False)
+    await metrics.start()
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{metrics.port}") as client:
+            assert (await client.get("/healthz")).json() == {"status": "alive"}
+            assert (await client.get("/readyz")).status_code == 503
+            assert (await client.get("/metrics")).headers["Server"] == "harn"
+            silent = [await asyncio.open_connection("127.0.0.1", metrics.port) for _ in range(64)]
+            answers = [asyncio.create_task(reader.read()) for reader, _ in silent]
+            done, _ = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+            assert {each.result() for each in done} == {b""}, "one beyond the bound is closed"
+            assert (await client.get("/healthz")).status_code == 200
+            for _, writer in silent:
+                writer.close()
+            await asyncio.wait(answers)
+    finally:
+        await metrics.stop()
 
 
 MALFORMED = [
