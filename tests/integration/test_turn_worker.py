@@ -356,6 +356,25 @@ async def test_8_24_heartbeats_tell_of_a_worker_and_of_its_end(
     assert last["token"].endswith(":agent-dispatch")
 
 
+async def test_what_memory_has_no_room_for_is_looked_up_in_the_topics(
+    settings: Settings, run: str
+) -> None:
+    api = Api(settings)
+    sessions = [f"{run}-s{number}" for number in range(12)]
+    for each in sessions:
+        api.session(each)
+        api.task(f"{each}-j", each)
+    for each in sessions:
+        api.turn(f"{each}-j", each)
+    api.flush()
+    async with worker(settings, kept_max=1) as served:
+        await until(lambda: len(served.ran.outcomes) >= len(sessions), served)
+    assert set(served.ran.outcomes) == {"completed"}
+    last = {each.value["session_id"]: each.value for each in of_run(settings, SESSIONS, run)}
+    assert {each["status"] for each in last.values()} == {"completed"}
+    assert {len(each["said"]) for each in last.values()} == {1}
+
+
 @contextmanager
 def processes(settings: Settings, folder: Path, count: int) -> Iterator[list[Popen[bytes]]]:
     """Workers in processes of their own; whatever is left of them is killed."""

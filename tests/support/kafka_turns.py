@@ -14,6 +14,7 @@ from confluent_kafka.admin import NewTopic
 
 from streams.codec import Codec
 from streams.core.turn.envelope import AgentTurnEnvelope
+from streams.core.turn.memory import KEPT_MAX
 from streams.core.turn.partition_key import partition_of_session, session_key
 from streams.core.turn.record import job_key, new_job, session_record_key
 from streams.core.turn.session import new_session
@@ -144,11 +145,25 @@ class ServedWorker:
 
 @asynccontextmanager
 async def worker(
-    settings: Settings, body: Body = done, *, slots: int = 16, name: str = "w"
+    settings: Settings,
+    body: Body = done,
+    *,
+    slots: int = 16,
+    name: str = "w",
+    kept_max: int = KEPT_MAX,
 ) -> AsyncIterator[ServedWorker]:
     """Run a worker for the block."""
     ran = Ran(body)
-    made = TurnWorker(settings, CODEC, ran, slots=slots, token=name, host="here", observer=ran)
+    made = TurnWorker(
+        settings,
+        CODEC,
+        ran,
+        slots=slots,
+        token=name,
+        host="here",
+        observer=ran,
+        kept_max=kept_max,
+    )
     await made.start()
     try:
         yield ServedWorker(made, ran)

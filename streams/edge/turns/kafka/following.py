@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from streams.codec import Codec, DecodeError
 from streams.core.turn.held import Held
-from streams.core.turn.record import goal_key, job_key, session_record_key
+from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
 from streams.core.turn.words import JOBS, SESSIONS
 from streams.edge.turns.kafka.batch_writer import is_owners
 from streams.edge.turns.kafka.feed import Feed, Fetched, Place
@@ -120,7 +120,8 @@ class Following:
                 key_of = goal_key if envelope.kind == "goal_loop" else job_key
                 wanted[JOBS].add(key_of(envelope.payload_ref).encode())
             if memory.forgot_sessions and memory.session(envelope.session_id) is None:
-                wanted[SESSIONS].add(session_record_key(envelope.session_id).encode())
+                for key_of_session in (session_record_key, desired_key):
+                    wanted[SESSIONS].add(key_of_session(envelope.session_id).encode())
         for topic, keys in wanted.items():
             if keys:
                 find = self._taker.find

@@ -72,9 +72,9 @@ class Running:
 
         Raises: EncodeError for what is no goal.
         """
-        self._codec.encode("agent_goal", goal)
         if self.cancelled.is_set() or self.abandoned:
             return False
+        self._codec.encode("agent_goal", goal)  # or the next transaction would fail for it
         return not self._owner.write(self.held, goal) or await self._durable()
 
     def interrupt(self, reason: TurnReleaseReason) -> None:

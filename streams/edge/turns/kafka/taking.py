@@ -22,7 +22,7 @@ from streams.agents.transaction import TransactionalProducer
 from streams.codec import Codec, DecodeError
 from streams.core.turn.bookmark import Bookmark, parse_bookmark
 from streams.core.turn.held import Loaded
-from streams.core.turn.memory import Memory
+from streams.core.turn.memory import KEPT_MAX, Memory
 from streams.core.turn.words import CLAIMS, JOBS, SESSIONS, TURNS
 from streams.edge.turns.kafka.feed import Place
 from streams.edge.turns.kafka.membership import GROUP
@@ -61,7 +61,10 @@ class Taken(NamedTuple):
 class Taker:
     """Takes partitions, and asks for ends of topics.  It blocks; one call at a time goes on."""
 
-    def __init__(self, settings: Settings, codec: Codec, pool: Executor) -> None:
+    def __init__(
+        self, settings: Settings, codec: Codec, pool: Executor, *, kept_max: int = KEPT_MAX
+    ) -> None:
+        self._kept_max = kept_max
         self._settings = settings
         self._codec = codec
         self._pool = pool
@@ -170,7 +173,7 @@ class Taker:
         for found in self._committed(reader, producers):
             starts[found.partition] = self._start(reader, found)
         memories = {
-            each: Memory(committed, fence=bookmark.fence)
+            each: Memory(committed, fence=bookmark.fence, kept_max=self._kept_max)
             for each, (committed, bookmark) in starts.items()
         }
         begins: dict[Place, int] = {}

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from streams.agents.transaction import Fenced
 from streams.codec import Codec
+from streams.core.turn.memory import KEPT_MAX
 from streams.core.turn.owner import Owner
 from streams.core.turn.words import TURNS
 from streams.core.wire import TurnOutcome, TurnReleaseReason
@@ -60,6 +61,7 @@ class TurnWorker:
 
     Args: token, host: written into what it claims.
           slots: turns that run at once.
+          kept_max: records of each kind that are kept of a partition; others are looked up.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class TurnWorker:
         token: str,
         host: str,
         observer: TurnObserver,
+        kept_max: int = KEPT_MAX,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -90,7 +93,7 @@ class TurnWorker:
         self._pool = ThreadPoolExecutor(
             min(settings.agent_turns_partitions, _THREADS_MAX), thread_name_prefix="turns"
         )
-        self._taker = Taker(settings, codec, self._pool)
+        self._taker = Taker(settings, codec, self._pool, kept_max=kept_max)
         self._writer: BatchWriter | None = None
         self._turns = Feed(
             settings, name="turns", isolation="read_committed", take=self._read, fail=self.fail
