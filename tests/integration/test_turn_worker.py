@@ -21,6 +21,8 @@ from streams.agents.transaction import TransactionalProducer
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, JOBS, SESSIONS, TURNS
 from streams.core.wire import AgentGoal, GoalIteration
+from streams.edge.turns.agent_bodies import AgentBodies
+from streams.edge.turns.agents import Agent, Agents, agent_function
 from streams.edge.turns.body import Claimed, Ending
 from streams.edge.turns.kafka.presence import FLEET
 from streams.edge.turns.kafka.serve import serve
@@ -138,6 +140,40 @@ async def test_8_17_8_20_8_21_what_is_not_to_be_run_ends_or_is_kept_and_the_rest
     jobs = {each.value["job_id"]: each.value for each in of_run(settings, JOBS, run)}
     assert jobs[f"{run}-late"]["status"] == "failed"
     assert "deadline" in jobs[f"{run}-late"]["error"]
+
+
+async def test_8_16_a_goal_is_claimed_run_and_written_back(settings: Settings, run: str) -> None:
+    agents = Agents(
+        {"default": Agent("default", agent_function(lambda turn: f"did {turn.iteration}"))}
+    )
+    bodies = AgentBodies(settings, agents, slots=2)
+    async with enqueuer(settings) as asked:
+        body = bodies.body_for("goal_loop", "")
+        async with worker(settings, body) as served:
+            asking = {"objective": "win", "validation_cmd": "true", "session_id": f"{run}-s"}
+            created = await asked.create_goal(asking)
+            await until(lambda: served.ran.outcomes == ["completed"], served)
+    await bodies.close()
+    goal = of_run(settings, JOBS, run)[-1].value
+    assert goal["goal_id"] == created["goal_id"]
+    assert (goal["status"], goal["iteration_count"], goal["result"]) == ("completed", 1, "did 1")
+    assert goal["executed_by"] == goal["owner_host"] == "w"
+    session = of_run(settings, SESSIONS, run)[-1].value
+    assert session["status"] == "completed"
+    assert [(each["role"], each["content"]) for each in session["said"]] == [("assistant", "did 1")]
+
+
+async def test_8_22_one_turn_in_two_workers_is_run_by_one_and_ends_twice_as_it_was_enqueued(
+    settings: Settings, run: str
+) -> None:
+    api, session = Api(settings), f"{run}-s"
+    api.enqueue(f"{run}-j", session)
+    api.turn(f"{run}-j", session)
+    api.flush()
+    async with worker(settings, name="a") as a, worker(settings, name="b") as b:
+        await until(lambda: len(a.ran.outcomes) + len(b.ran.outcomes) == 2, a)
+    assert [*a.ran.started, *b.ran.started] == [f"{run}-j"]
+    assert sorted([*a.ran.outcomes, *b.ran.outcomes]) == ["completed", "skipped"]
 
 
 def waiting(release: asyncio.Event) -> Any:

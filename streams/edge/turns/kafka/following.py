@@ -12,7 +12,8 @@ Source: DESIGN "A turn"; SEMANTICS 8.2, 8.9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from streams.codec import Codec, DecodeError
 from streams.core.turn.held import Held
@@ -37,6 +38,7 @@ class Following:
     """Reads records of all partitions of a worker.
 
     Args: partitions: those that are owned, by number.
+          ask: calls what blocks, in a thread.
           changed: told when there may be something to begin.
     """
 
@@ -47,12 +49,14 @@ class Following:
         taker: Taker,
         partitions: Mapping[int, OwnedPartition],
         *,
+        ask: Callable[..., Awaitable[Any]],
         changed: Callable[[], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         self._codec = codec
         self._taker = taker
         self._partitions = partitions
+        self._ask = ask
         self._changed = changed
         self._fail = fail
         self._doubts: dict[OwnedPartition, asyncio.Task[None]] = {}
@@ -107,7 +111,7 @@ class Following:
     async def _read_all(self, partition: OwnedPartition) -> None:
         """Wait until all is folded that the API has written by now."""
         for topic in (JOBS, SESSIONS):
-            end = await asyncio.to_thread(self._taker.end_of, topic, partition.number)
+            end = await self._ask(self._taker.end_of, topic, partition.number)
             await partition.read_up_to(topic, end)
 
     async def _look_up(self, partition: OwnedPartition, asked: Mapping[int, Held]) -> None:
@@ -124,8 +128,7 @@ class Following:
                     wanted[SESSIONS].add(key_of_session(envelope.session_id).encode())
         for topic, keys in wanted.items():
             if keys:
-                find = self._taker.find
-                found = await asyncio.to_thread(find, topic, partition.number, keys)
+                found = await self._ask(self._taker.find, topic, partition.number, keys)
                 for key, value in found.items():
                     self._learn(partition, topic, key, value)
 

@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from streams.agents.transaction import Fenced
 from streams.codec import Codec
@@ -46,6 +46,9 @@ _AGAIN_S = 0.5
 # For a body to end by itself once it is asked to, and again once it is cancelled.
 _END_S = 1.0
 _THREADS_MAX = 64
+_ASKS = 4
+
+_Answer = TypeVar("_Answer")
 
 
 class TurnObserver(Protocol):
@@ -93,13 +96,21 @@ class TurnWorker:
         self._pool = ThreadPoolExecutor(
             min(settings.agent_turns_partitions, _THREADS_MAX), thread_name_prefix="turns"
         )
+        # What is asked of the broker does not wait for threads that bodies may hold.
+        self._asks = ThreadPoolExecutor(_ASKS, thread_name_prefix="turns-asks")
         self._taker = Taker(settings, codec, self._pool, kept_max=kept_max)
         self._writer: BatchWriter | None = None
         self._turns = Feed(
             settings, name="turns", isolation="read_committed", take=self._read, fail=self.fail
         )
         self._records = Following(
-            settings, codec, self._taker, self._partitions, changed=self.changed, fail=self.fail
+            settings,
+            codec,
+            self._taker,
+            self._partitions,
+            ask=self._ask,
+            changed=self.changed,
+            fail=self.fail,
         )
         self._slots = Slots(slots, self._open, bodies, codec, self.now_ms, self)
         self._membership = Membership(settings, self)
@@ -119,7 +130,7 @@ class TurnWorker:
 
     async def start(self) -> None:
         """Join the group.  Raises BrokerError when the broker does not answer."""
-        group_metadata = await asyncio.to_thread(self._taker.group_metadata)
+        group_metadata = await self._ask(self._taker.group_metadata)
         self._writer = BatchWriter(self._codec, self._pool, group_metadata, self._taker.end_of)
         self._turns.start()
         self._records.start()
@@ -136,8 +147,12 @@ class TurnWorker:
         await self._membership.stop()
         self._slots.stop()
         await asyncio.gather(self._turns.stop(), self._records.stop())
-        await asyncio.to_thread(self._taker.close)
+        await self._ask(self._taker.close)
+        self._asks.shutdown(wait=False)
         self._pool.shutdown(wait=False)
+
+    async def _ask(self, question: Callable[..., _Answer], *args: object) -> _Answer:
+        return await self._loop.run_in_executor(self._asks, question, *args)
 
     def fail(self, error: BaseException) -> None:
         """End the worker with an error."""
@@ -183,7 +198,7 @@ class TurnWorker:
     async def _take_wanted(self, partitions: Sequence[int]) -> None:
         while wanted := [each for each in partitions if self._is_wanted(each)]:
             try:
-                taken = await asyncio.to_thread(self._taker.take, wanted)
+                taken = await self._ask(self._taker.take, wanted)
             except BrokerError as error:
                 if not error.retryable:
                     raise
