@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.edge.turns.turn_codec import encode_turn
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
+from tests.support.eventually import eventually
 
 CODEC = Codec()
 
@@ -37,7 +37,7 @@ class Transactions:
         self.kinds: list[list[str]] = []
         self.offsets: list[int] = []
         self.fails: BrokerError | None = None
-        self.open = threading.Event()
+        self.begun = 0
         self._may_end = threading.Semaphore(0)
 
     def commit_records(
@@ -47,9 +47,8 @@ class Transactions:
         _group_metadata: bytes,
     ) -> None:
         kinds = [CODEC.decode(each.value)[0] for each in records if each.value is not None]
-        self.open.set()
+        self.begun += 1
         self._may_end.acquire()
-        self.open.clear()
         if self.fails is not None:
             raise self.fails
         self.kinds.append(kinds)
@@ -123,6 +122,6 @@ def task_turn(partition: OwnedPartition, offset: int, **fields: Any) -> AgentTur
     return envelope
 
 
-async def is_open(transactions: Transactions) -> None:
-    """Wait until a transaction is under way."""
-    await asyncio.to_thread(transactions.open.wait)
+async def is_open(transactions: Transactions, number: int = 1) -> None:
+    """Wait until that many transactions have begun."""
+    await eventually(lambda: transactions.begun >= number, f"transaction {number} begins")

@@ -56,7 +56,7 @@ async def test_it_is_durable_when_its_own_transaction_has_ended_and_not_the_one_
         begin(partition)
         partition.when_durable(lambda is_durable: answers.append(("second", is_durable)))
         transactions.end()
-        await is_open(transactions)
+        await is_open(transactions, 2)
         assert answers == [("first", True)]
         transactions.end()
         await partition.written()
