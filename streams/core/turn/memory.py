@@ -8,10 +8,10 @@ lanes know what has ended since, and ends would pile up here.
 The last record of a key is what counts, as for everybody who reads the topics.  Of a goal or task
 that has ended its status alone is kept: its body is of no use to a worker, and there may be many.
 
-Invariants: of each kind at most `kept_max` are kept, those that were written last.  What was
-forgotten may be looked up in the topics: `forgot_records` and `forgot_sessions` say whether there
-is such a thing.  An end that was forgotten is needed by nobody: a turn of it is skipped in any
-case.
+Invariants: of each kind at most `kept_max` are kept, those that were written last, and besides them
+what belongs to turns that are pinned.  What was forgotten may be looked up in the topics:
+`forgot_records` and `forgot_sessions` say whether there is such a thing.  An end that was forgotten
+is needed by nobody: a turn of it is skipped in any case.
 
 Source: DESIGN law 7, "A turn"; SEMANTICS 8.6, 10.2.27.
 """
@@ -47,6 +47,7 @@ class Memory:
 
     def __init__(self, committed: int, *, fence: int = 0, kept_max: int = KEPT_MAX) -> None:
         self._kept_max = kept_max
+        self._pins: dict[str, int] = {}
         self.forgot_records = False
         self.forgot_sessions = False
         self.history = History(committed, fence=fence)
@@ -137,7 +138,34 @@ class Memory:
         """Keep a value as the newest of its kind; return whether the oldest had to go."""
         kept[key] = value
         kept.move_to_end(key)
-        if len(kept) <= self._kept_max:
-            return False
-        kept.popitem(last=False)
-        return True
+        forgot = False
+        for _ in range(len(kept) if len(kept) > self._kept_max else 0):
+            oldest = next(iter(kept))
+            if oldest in self._pins or oldest == key:
+                kept.move_to_end(oldest)
+                continue
+            del kept[oldest]
+            forgot = True
+            if len(kept) <= self._kept_max:
+                break
+        return forgot
+
+    def pin(self, envelope: AgentTurnEnvelope) -> None:
+        """Keep what belongs to a turn, as long as it has not ended."""
+        for key in _keys(envelope):
+            self._pins[key] = self._pins.get(key, 0) + 1
+
+    def unpin(self, envelope: AgentTurnEnvelope) -> None:
+        """Note that a turn which was pinned has ended."""
+        for key in _keys(envelope):
+            left = self._pins[key] - 1
+            if left:
+                self._pins[key] = left
+            else:
+                del self._pins[key]
+
+
+def _keys(envelope: AgentTurnEnvelope) -> tuple[str, str, str]:
+    key_of = goal_key if envelope.kind == "goal_loop" else job_key
+    session_id = envelope.session_id
+    return key_of(envelope.payload_ref), session_record_key(session_id), desired_key(session_id)

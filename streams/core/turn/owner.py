@@ -127,6 +127,7 @@ class Owner:
         if not finished:
             turn = Turn(envelope.bucket, at.offset, envelope.session_id)
             self._held[at.offset] = Held(turn, envelope, at, arrived_ms)
+            self.memory.pin(envelope)
             if envelope.when_busy != "enqueue" and not self._is_duplicate(envelope.job_id):
                 self._policies.took(turn)
 
@@ -365,6 +366,7 @@ class Owner:
         self.lanes.finish(held.turn)
         self._policies.ended(held.turn)
         del self._held[held.at.offset]
+        self.memory.unpin(held.envelope)
         self._recent[held.envelope.job_id] = None
         if len(self._recent) > self._recent_max:
             self._recent.popitem(last=False)

@@ -188,3 +188,24 @@ def test_ends_are_forgotten_without_a_trace() -> None:
     assert memory.claimable(turn(kind=kind, payload_ref="a")) is None
     assert memory.claimable(turn(kind=kind, payload_ref="b")) is not None
     assert not memory.forgot_records
+
+
+def test_what_belongs_to_a_turn_that_has_not_ended_is_not_forgotten() -> None:
+    memory = Memory(0, kept_max=1)
+    envelope = turn(kind="orchestrator_task", payload_ref="a", session_id="a")
+    memory.pin(envelope)
+    memory.pin(envelope)
+    for name in ("a", "b", "c"):
+        memory.fold("agent_job", job_key(name), new_job(name, "s", "", now_ms=1))
+        memory.fold("agent_session", session_record_key(name), new_session(name, now_ms=1))
+        memory.fold("agent_session_desired", desired_key(name), asked(name, None, now_ms=1))
+    kept = [name for name in "abc" if memory.job(name)]
+    assert kept == [name for name in "abc" if memory.session(name)] == ["a", "c"]
+    assert memory.desired("a") is not None
+    memory.unpin(envelope)
+    memory.fold("agent_job", job_key("d"), new_job("d", "s", "", now_ms=1))
+    assert memory.job("a") is not None, "it is pinned twice"
+    memory.unpin(envelope)
+    for name in ("e", "f"):
+        memory.fold("agent_job", job_key(name), new_job(name, "s", "", now_ms=1))
+    assert [name for name in "abcdef" if memory.job(name)] == ["f"]
