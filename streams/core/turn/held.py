@@ -31,7 +31,6 @@ class Held:
     at: Position
     arrived_ms: int
     certain: bool = False
-    started: bool = False
     tried: Tried | None = None
     goal: AgentGoal | None = None
     written: AgentGoal | None = None

@@ -161,7 +161,6 @@ class Owner:
         """Begin the turn that `best` named."""
         self.lanes.start(held.turn)
         self._policies.relent(held.turn)
-        held.started = True
         if self._is_duplicate(held.envelope.job_id):
             return self._skip(held, _DUPLICATE, now_ms)
         match self._decision(held, now_ms):
@@ -232,7 +231,6 @@ class Owner:
     def end_overruled(self, held: Held, now_ms: int) -> Begun:
         """End the turn that `best_overruled` named: DONE, or UNSURE."""
         self.lanes.start(held.turn)
-        held.started = True
         word = self._policies.overruled(held.at.offset)
         assert word is not None, "only what was overruled is set aside"
         record = self.memory.claimable(held.envelope)
@@ -324,7 +322,6 @@ class Owner:
         self._put_back(held)
 
     def _put_back(self, held: Held, not_before_ms: int | None = None) -> None:
-        held.started = False
         held.goal = held.written = held.job = None
         self.lanes.give_back(held.turn, not_before_ms=not_before_ms)
         self._policies.given_back(held.turn)
