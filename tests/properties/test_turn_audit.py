@@ -42,8 +42,6 @@ class Owners:
         match what:
             case "enqueue":
                 self.waiting[session].append(log.enqueue(session))
-            case "poison":
-                log.bury(log.poison())
             case "claim" if self.waiting[session] and session not in self.running:
                 self._begin(session)
             case "finish" if session in self.running:
@@ -56,6 +54,17 @@ class Owners:
                 self.waiting[session].insert(0, self.running.pop(session))
             case "crash":
                 self._change_owner()
+            case "reject" if session in self.running and self.waiting[session]:
+                self._reject(session)
+            case _:
+                self._enqueue_oddly(what)
+        self.commit()
+
+    def _enqueue_oddly(self, what: str) -> None:
+        log = self.log
+        match what:
+            case "poison":
+                log.bury(log.poison())
             case "resume" if self.paused:
                 turn = log.resume(self.paused.pop())
                 self.waiting[log.turns[turn].session_id].append(turn)
@@ -65,7 +74,6 @@ class Owners:
                 self.waiting[of].append(log.enqueue(of, goal))
             case _:
                 pass
-        self.commit()
 
     def _begin(self, session: str) -> None:
         turn = self.waiting[session].pop(0)
@@ -75,6 +83,17 @@ class Owners:
             self.running[session] = turn
         else:
             self.log.skip(turn)
+
+    def _reject(self, session: str) -> None:
+        """End the last turn of a session before those ahead of it, if its goal is its own."""
+        turn = self.waiting[session][-1]
+        of_goal = [
+            each
+            for each in self.log.turns.values()
+            if each.payload_ref == self.log.turns[turn].payload_ref
+        ]
+        if len(of_goal) == 1 and turn not in self.log.attempts:
+            self.log.reject(self.waiting[session].pop())
 
     def _change_owner(self) -> None:
         self.log.take_over(f"w{self.log.holder.fence % 3}")
@@ -91,7 +110,8 @@ class Owners:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["enqueue", "claim", "finish"] * 4 + ["poison", "release", "crash", "resume", "repeat"]
+            ["enqueue", "claim", "finish"] * 4
+            + ["poison", "release", "crash", "resume", "repeat", "reject"]
         ),
         st.sampled_from(SESSIONS),
         st.sampled_from(["completed", "failed", "cancelled", "paused"]),

@@ -119,6 +119,12 @@ class TurnLog:
         status = self.goals[self.turns[offset].payload_ref]["status"]
         self._end(offset, "skipped", status, None)
 
+    def reject(self, offset: int) -> None:
+        """End a turn that shall not run, since its session is busy; its goal has failed."""
+        goal = self.goals[self.turns[offset].payload_ref]
+        self._end(offset, "rejected", "failed", None)
+        self._keep(ended_goal(goal, "failed", executed_by=self.holder.token, now_ms=self.now_ms))
+
     def bury(self, offset: int) -> None:
         """Keep what is no turn."""
         at = self._at(offset)
