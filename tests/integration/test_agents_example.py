@@ -21,7 +21,7 @@ import pytest
 from streams.app import Application, Plan
 from streams.roles import Role
 from streams.settings import Settings
-from tests.support.app_cluster import cli, provision, settings_for_app
+from tests.support.app_cluster import cli, provision, read, settings_for_app
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually_async
 
@@ -85,6 +85,30 @@ def is_right(task: dict[str, Any], goal: dict[str, Any]) -> None:
     assert goal["executed_by"]
 
 
+async def validated_by_a_command(settings: Settings, url: str) -> None:
+    """Vector 8-16: validation `true`, one iteration, and what the assistant said."""
+    asked = {"objective": "be true", "validation_cmd": "true", "session_id": "sess-8-16"}
+    async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+        goal_id = (await client.post("/api/goals", json=asked)).json()["goal_id"]
+
+        async def has_ended() -> bool:
+            goal = (await client.get(f"/api/goals/{goal_id}")).json()
+            return goal["status"] not in ("pending", "running")
+
+        await eventually_async(has_ended, "the goal's end")
+        goal = (await client.get(f"/api/goals/{goal_id}")).json()
+    assert (goal["status"], goal["iteration_count"]) == ("completed", 1)
+    (iteration,) = goal["iterations"]
+    assert (iteration["summary"], iteration["validated"], iteration["exit_code"]) == (
+        "BE TRUE",
+        True,
+        0,
+    )
+    found = await asyncio.to_thread(read, settings, "agent.sessions", {"agent_session"})
+    last = [each.value for each in found if each.value["session_id"] == "sess-8-16"][-1]
+    assert [(each["role"], each["content"]) for each in last["said"]] == [("assistant", "BE TRUE")]
+
+
 async def test_the_page_of_the_example_does_what_it_says(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -96,6 +120,7 @@ async def test_the_page_of_the_example_does_what_it_says(
     try:
         with worker(queue) as process:
             is_right(*await try_the_page(application.http_url))
+            await validated_by_a_command(queue, application.http_url)
             shown = await asyncio.to_thread(cli, queue, "fleet", "--json")
             (known,) = json.loads(shown.stdout)["dispatch_workers"]
             assert (known["worker_id"], known["capacity"]) == ("w1", 4)

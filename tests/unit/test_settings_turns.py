@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from streams.cli.main import main
+from streams.core.turn.words import TURNS
 from streams.errors import ConfigError
+from streams.provision import layout_of
 from streams.settings import Settings
+from topology import TOPOLOGY
+from topology.edges import TURN_WORKER
 
 DATABASE = "postgresql://harn:hunter2@db.example/turns"
 
@@ -150,3 +154,11 @@ def test_the_api_of_turns_enqueues_them_or_runs_them_itself() -> None:
     assert not read(AGENT_DISPATCH_BACKEND="queue").serves_turns
     assert read(AGENT_TURNS_API="on").runs_turns_inline
     assert not read(AGENT_DISPATCH_BACKEND="queue").runs_turns_inline
+
+
+def test_8_08_turns_on_kafka_have_their_topic_group_and_partitions() -> None:
+    settings = read(TASK_QUEUE_BACKEND="kafka", AGENT_TURNS_PARTITIONS="4")
+
+    assert settings.turn_queue_backend == "kafka"
+    assert layout_of(settings).partitions_of(TOPOLOGY.topic(TURNS)) == 4
+    assert (TURNS, TURN_WORKER.group) == ("agent_turns", "agent-dispatch")

@@ -125,9 +125,9 @@ class TurnsApi:
     async def _goal(self, request: web.Request) -> web.Response:
         goal_id = _id(request)
         found = await self._ledger.record(goal_id, "goal_loop")
-        return (
-            _not_found("goal", goal_id) if found is None else json_response(200, goal_json(found))
-        )
+        if found is None:
+            return _not_found("goal", goal_id)
+        return json_response(200, goal_json(found, whole=True))
 
     async def _wish(self, request: web.Request) -> web.Response:
         session_id, wish = _id(request), request.match_info["wish"]

@@ -7,7 +7,7 @@ Source: SEMANTICS 8.9.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streams.edge.turns.turn_store import FleetWorker, Session, TurnRecord
@@ -15,14 +15,16 @@ from streams.edge.turns.turn_store import FleetWorker, Session, TurnRecord
 __all__ = ["goal_json", "job_json", "topology_json", "worker_json"]
 
 
-def goal_json(record: TurnRecord, /) -> dict[str, Any]:
-    """Return a goal: what it is, and how it stands."""
+def goal_json(record: TurnRecord, /, *, whole: bool = False) -> dict[str, Any]:
+    """Return a goal: what it is, and how it stands; a `whole` one with its newest iterations."""
+    iterations = {"iterations": [_iteration(each) for each in record.progress]} if whole else {}
     return {
         "goal_id": record.record_id,
         "session_id": record.session_id,
         "status": record.status.value,
         **record.spec,
         "iteration_count": record.iterations,
+        **iterations,
         "owner_host": record.claimed_by,
         **_ran(record),
         "result": record.result,
@@ -92,6 +94,14 @@ def topology_json(
             "dispatch_workers": len(workers),
         },
         "page": {"limit": limit, "offset": offset, "returned": len(sessions)},
+    }
+
+
+def _iteration(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **{name: found[name] for name in ("number", "summary", "validated", "exit_code", "output")},
+        "started_at": found["started_at_ms"] / 1_000,
+        "ended_at": found["ended_at_ms"] / 1_000,
     }
 
 
