@@ -5,7 +5,7 @@ So a partition that is handed over may hold up this thread, in the group's callb
 its turns need, while turns of the other partitions go on being read; heartbeats are librdkafka's
 own.
 
-Source: DESIGN "A turn"; issue "Exactly one effect per turn" by way of TURN_HANDOVER_S.
+Source: DESIGN "A turn", decision A33; TURN_HANDOVER_S of the settings.
 """
 
 from __future__ import annotations

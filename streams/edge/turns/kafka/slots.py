@@ -3,7 +3,7 @@
 The best turn of all partitions is begun as long as there is a slot; its body starts once its claim
 is durable, and its slot is free when the body has returned, though the end is not durable yet.
 
-Source: DESIGN "A turn"; issue "Deadlines, poison, priorities" by way of Lanes.
+Source: DESIGN "A turn", decision A33.
 """
 
 from __future__ import annotations
