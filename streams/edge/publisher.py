@@ -174,7 +174,11 @@ class Publisher:
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "an acknowledged record has a partition"
-        assert offset is not None, "an acknowledged record has an offset"
+        if offset is None:
+            # The broker knew it from a former try, whose answer was lost, and not where any more.
+            said = f"{topic}/{partition}: the record is in the log, but the broker cannot say where"
+            self._acked.append((appended, BrokerError(said, retryable=True)))
+            return
         self._acked.append((appended, Position(topic, partition, offset)))
 
     def _run(self) -> None:

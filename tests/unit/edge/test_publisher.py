@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from confluent_kafka import Message
 
 from streams.core.record import Position
 from streams.edge.publisher import Publisher
@@ -83,6 +84,19 @@ async def test_appends_to_a_partition_keep_their_order(
     positions = await asyncio.gather(*appended)
     assert [position.offset for position in positions] == list(range(5_000))
     assert [record.value() for record in read(settings, "a.order", 0, 5_000)] == values
+
+
+async def test_an_ack_that_does_not_say_where_is_an_outage_of_that_append_only(
+    publisher: Publisher,
+) -> None:
+    """As after a try whose answer was lost: the record is there, and whoever repeats it is safe."""
+    appended: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+    publisher._on_delivery(appended, TOPIC, None, Message(topic=TOPIC, partition=1, offset=-1))
+    with pytest.raises(BrokerError, match=f"{TOPIC}/1: the record is in the log") as caught:
+        await appended
+    assert caught.value.retryable
+    assert (await publisher.append("a.others", kind="tick", value=b"1", key=None)).offset == 0
+    assert not publisher.failed.done()
 
 
 async def test_stopping_waits_for_the_acks_of_what_was_appended(settings: Settings) -> None:
