@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 
 from streams.agents.transaction import AFTER_COMMIT, BEFORE_OFFSETS
+from streams.audit.kafka_log import KafkaLog
+from streams.audit.turn_invariants import judge_turns
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.record import job_key, session_record_key
 from streams.core.turn.words import CLAIMS, JOBS, SESSIONS, TURNS
@@ -20,6 +24,7 @@ from streams.edge.turns.kafka.serve import serve
 from streams.edge.turns.turn_view import TurnView
 from streams.errors import TopologyError
 from streams.settings import Settings
+from tests.support.app_cluster import cli
 from tests.support.broker import PrivateBroker
 from tests.support.kafka_turns import (
     CODEC,
@@ -69,6 +74,17 @@ def growth(settings: Settings, **options: Any) -> Growth:
     return Growth(settings, CODEC, **(known | options))
 
 
+def grow_turns(settings: Settings) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return cli(settings, "topology", "grow-turns")
+
+
+def wrong_in(settings: Settings) -> list[str]:
+    """What the auditor finds wrong with all turns."""
+    with KafkaLog(settings) as log:
+        return [wrong.what for each in judge_turns(log, CODEC) for wrong in each.violations]
+
+
 async def run_all(settings: Settings, turns: int) -> list[str]:
     """Run a worker until so many turns have ended; return how they ended."""
     async with worker(settings) as served:
@@ -103,11 +119,31 @@ async def view_of(settings: Settings, keys: list[tuple[str, str]]) -> list[str]:
     return ["" if each is None else each["status"] for each in found]
 
 
+async def work_goes_on(settings: Settings) -> None:
+    """A turn for each session, and one that came too late; then sessions that are busy."""
+    api = Api(settings)
+    for each in SESSIONS_OF_TEST:
+        api.enqueue(f"{each}-second", each)
+    api.flush()
+    outcomes = await run_all(settings, len(SESSIONS_OF_TEST) + 1)
+    assert sorted(outcomes) == ["completed"] * len(SESSIONS_OF_TEST) + ["skipped"]
+    wanted = [("agent_session", session_record_key(each)) for each in SESSIONS_OF_TEST]
+    wanted += [("agent_job", job_key(f"{each}-second")) for each in SESSIONS_OF_TEST]
+    assert set(await view_of(settings, wanted)) == {"completed"}
+    for when_busy in ("enqueue", "enqueue", "reject", "interrupt"):
+        for each in SESSIONS_OF_TEST:
+            api.enqueue(f"{each}-{uuid.uuid4().hex}", each, when_busy=when_busy)
+    api.flush()
+    outcomes = await run_all(settings, 4 * len(SESSIONS_OF_TEST))
+    assert "interrupted" in outcomes
+    assert set(outcomes) <= {"interrupted", "rejected", "completed"}
+
+
 async def test_partitions_are_added_when_nothing_is_in_flight_and_every_record_is_found(
     private_broker: PrivateBroker,
 ) -> None:
     base = await asyncio.to_thread(private_broker.start)
-    settings = turn_settings(base.settings, drain_ms=5_000)
+    settings = turn_settings(base.settings)
     await asyncio.to_thread(provision_turns, settings)
     more = replace(settings, agent_turns_partitions=MORE)
     api = Api(settings)
@@ -117,9 +153,10 @@ async def test_partitions_are_added_when_nothing_is_in_flight_and_every_record_i
     api.flush()
 
     # In flight: refused, and nothing is changed.
-    with pytest.raises(TopologyError) as refused:
-        await asyncio.to_thread(growth(more).run)
-    assert "turns that have not ended" in str(refused.value)
+    refused = await asyncio.to_thread(grow_turns, more)
+    assert refused.returncode == 3, refused.stdout + refused.stderr
+    assert "turns that have not ended" in refused.stderr
+    assert "stop whatever enqueues" in refused.stderr
     assert set(counts_of(settings).values()) == {PARTITIONS}
     await run_all(settings, len(SESSIONS_OF_TEST))
 
@@ -152,7 +189,8 @@ async def test_partitions_are_added_when_nothing_is_in_flight_and_every_record_i
     assert (grown.before, grown.after, grown.sessions) == (PARTITIONS, MORE, len(MOVING) - 4)
     assert (grown.jobs, grown.failed, grown.unreadable) == (len(MOVING) + 1, 1, 0)
     assert set(counts_of(settings).values()) == {MORE}
-    assert await asyncio.to_thread(growth(more).run) is None
+    again = await asyncio.to_thread(grow_turns, more)
+    assert (again.returncode, again.stdout) == (0, f"{MORE} partitions: nothing to do\n")
     homes = {each: [partition_of_session(each, MORE)] for each in SESSIONS_OF_TEST}
     sessions, jobs = places(more, SESSIONS), places(more, JOBS)
     assert sessions == {session_record_key(each): homes[each] for each in SESSIONS_OF_TEST}
@@ -160,13 +198,6 @@ async def test_partitions_are_added_when_nothing_is_in_flight_and_every_record_i
     assert jobs == first | {job_key(f"{late}-late"): homes[late]}
 
     # Work goes on where sessions live now; what came too late has failed.
-    new = Api(more)
-    for each in SESSIONS_OF_TEST:
-        new.enqueue(f"{each}-second", each)
-    new.flush()
-    outcomes = await run_all(more, len(SESSIONS_OF_TEST) + 1)
-    assert sorted(outcomes) == ["completed"] * len(SESSIONS_OF_TEST) + ["skipped"]
-    wanted = [("agent_session", session_record_key(each)) for each in SESSIONS_OF_TEST]
-    wanted += [("agent_job", job_key(f"{each}-second")) for each in SESSIONS_OF_TEST]
-    assert set(await view_of(more, wanted)) == {"completed"}
+    await work_goes_on(more)
     assert await view_of(more, [("agent_job", job_key(f"{late}-late"))]) == ["failed"]
+    assert await asyncio.to_thread(wrong_in, more) == []
