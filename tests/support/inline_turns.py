@@ -41,8 +41,16 @@ class Carrier:
     records: MakeRecords
 
 
+def _agent(
+    name: str, given: Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
+) -> Agent:
+    if not isinstance(given, tuple):
+        return Agent(name, agent_function(given))
+    return Agent(name, agent_function(given[0]), agent_function(given[1]))
+
+
 class InlineProcess:
-    """A process that runs turns inline, by the agents that it is given."""
+    """A process that runs turns inline, by the agents that it is given: work, or work and check."""
 
     def __init__(
         self,
@@ -50,10 +58,10 @@ class InlineProcess:
         *,
         turns_max: int = 8,
         token: str | None = None,
-        **agents: Callable[..., Any],
+        **agents: Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]],
     ) -> None:
         token = inline_token() if token is None else token
-        found = {name: Agent(name, agent_function(function)) for name, function in agents.items()}
+        found = {name: _agent(name, given) for name, given in agents.items()}
         self.outcomes: list[str] = []
         self.ledger = carrier.ledger
         self.bodies = AgentBodies(Settings(), Agents(found), slots=turns_max)

@@ -21,6 +21,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 from streams.core.turn.claim import Decision, Expire, Skip
 from streams.core.turn.envelope import KINDS, AgentTurnEnvelope
@@ -49,6 +50,8 @@ _TRIES = 120
 _ERROR_CHARS_MAX = 1_024
 
 _LOG = logs.logger(__name__)
+
+_Answer = TypeVar("_Answer")
 
 
 def inline_token() -> str:
@@ -90,14 +93,30 @@ class _Running:
 
     async def desired(self) -> Desired:
         """Return what people want of the session, as it stands now."""
-        session = await self._ledger.session(self.envelope.session_id)
+        session = await self._asked(lambda: self._ledger.session(self.envelope.session_id))
         if session is None:
             return Desired(pause_requested=False, kill_requested=False)
         return Desired(session.pause_requested, session.kill_requested)
 
     async def write(self, goal: AgentGoal, /) -> bool:
         """Write an iteration of the goal; false when somebody else has ended it."""
-        return await self._records.iterate(self.begun, goal)
+        return await self._asked(lambda: self._records.iterate(self.begun, goal))
+
+    async def _asked(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+        """Return what the carrier answers, be it after an outage: that is no failure of the turn.
+
+        Raises: asyncio.CancelledError when the turn is cancelled first.  TaskQueueUnavailable, when
+                somebody must act.
+        """
+        while True:
+            try:
+                return await ask()
+            except TaskQueueUnavailable as error:
+                if not error.retryable:
+                    raise
+            if self.cancelled.is_set():
+                raise asyncio.CancelledError
+            await asyncio.sleep(_AGAIN_S)
 
 
 class InlineTurns:

@@ -18,8 +18,9 @@ import pytest_asyncio
 from streams.agent_api import Turn
 from streams.edge.turns.enqueuer import SessionBusy, SessionKilled
 from streams.edge.turns.inline import inline_token, is_dead
+from streams.edge.turns.inline_records import InlineRecords
 from streams.edge.turns.turn_store import Status
-from streams.errors import TaskQueueFull
+from streams.errors import TaskQueueFull, TaskQueueUnavailable
 from tests.support.eventually import eventually_async
 from tests.support.inline_turns import (
     Carrier,
@@ -240,6 +241,39 @@ async def test_what_does_not_end_with_the_process_has_failed_and_says_why(carrie
             assert "has stopped" in job.error
         with pytest.raises(TaskQueueFull):
             await process.enqueuer.dispatch({"description": "x"})
+
+
+class AwayAtFirst:
+    """Records whose carrier is away when an iteration is written, and when a turn ends."""
+
+    def __init__(self, records: InlineRecords) -> None:
+        self._records = records
+        self._away = {"iterate", "end"}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._away:
+            self._away.discard(name)
+            raise TaskQueueUnavailable("here", "it restarts", retryable=True)
+        return getattr(self._records, name)
+
+
+async def test_an_outage_is_no_failure_of_a_turn(carrier: Carrier) -> None:
+    def records(token: str, turns_max: int) -> Any:
+        return AwayAtFirst(carrier.records(token, turns_max))
+
+    async def work(turn: Turn) -> str:
+        return f"did {turn.iteration}"
+
+    async def is_reached(turn: Turn) -> bool:
+        return turn.iteration == 2
+
+    away = Carrier(carrier.ledger, records)
+    async with running(away, default=(work, is_reached)) as process:
+        created = await process.enqueuer.create_goal({"objective": "win"})
+        assert await process.until(1) == ["completed"]
+        goal = await process.goal(created["goal_id"])
+        assert (goal.status, goal.iterations) == (Status.COMPLETED, 2)
+        assert [each["number"] for each in goal.progress] == [1, 2]
 
 
 def token_of_the_dead() -> str:
