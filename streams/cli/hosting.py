@@ -16,6 +16,8 @@ from streams.app import Application, Plan
 from streams.cli.cluster import cluster_of
 from streams.cli.options import notice
 from streams.edge.group_members import memberships
+from streams.edge.queue_catalog import queue_topics
+from streams.edge.topic_reader import topic_names
 from streams.errors import BrokerError
 from streams.kafka import make_admin
 from streams.observe import logs
@@ -63,6 +65,8 @@ def _served(
 def _unserved(settings: Settings) -> list[Role]:
     """Return those of relay and scheduler that have no member."""
     groups = {Role.RELAY: RELAY.group, Role.SCHEDULER: TOPOLOGY.stage("scheduler").group}
+    if not queue_topics(topic_names(settings)):
+        del groups[Role.RELAY]  # it joins its group with the first queue, wherever it runs
     found = memberships(make_admin(settings), list(groups.values()))
     return [role for role, group in groups.items() if not found[group].members]
 

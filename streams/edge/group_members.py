@@ -15,6 +15,7 @@ from streams.errors import BrokerError
 
 __all__ = ["Membership", "memberships"]
 
+_ATTEMPT_S = 3.0
 _REQUEST_S = 10.0
 
 
@@ -27,11 +28,22 @@ class Membership(NamedTuple):
 
 def memberships(admin: AdminClient, groups: Collection[str]) -> Mapping[str, Membership]:
     """Ask for groups; one that never was has no members.  Raises BrokerError."""
+    try:
+        return _asked(admin, groups, _ATTEMPT_S)
+    except BrokerError:
+        # A request to a broker that is only now making its offsets topic is never answered; the
+        # next one is, at once.
+        return _asked(admin, groups, _REQUEST_S)
+
+
+def _asked(
+    admin: AdminClient, groups: Collection[str], timeout_s: float
+) -> Mapping[str, Membership]:
     found: dict[str, Membership] = {}
-    asked = admin.describe_consumer_groups(list(groups), request_timeout=_REQUEST_S)
+    asked = admin.describe_consumer_groups(list(groups), request_timeout=timeout_s)
     for group, future in asked.items():
         try:
-            described = future.result(2 * _REQUEST_S)
+            described = future.result(2 * timeout_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 message = f"group {group} is not described: {error.args[0].str()}"

@@ -64,16 +64,19 @@ def test_a_command_hosts_what_nobody_runs(tmp_path: Path) -> None:
     alone = Settings(state_dir=state_dir)
     settings = alone.with_bootstrap(ensure_broker(alone).bootstrap)
     try:
-        for command in (("topology", "apply"), ("queue", "create", "triage")):
-            done = harn(*command, "--state-dir", str(state_dir))
-            assert done.returncode == 0, done.stderr
+        place = ("--config", str(consumer), "--state-dir", str(state_dir))
+        queue = ("orchestrator", "queue", *place)
+        # On an empty broker: topics are made, and without a queue no relay is missed.
+        empty = harn(*queue, "ls", "--json")
+        assert answer(empty)["worker_queues"] == []
+        assert "nobody runs scheduler here" in empty.stderr
+        done = harn("queue", "create", "triage", "--state-dir", str(state_dir))
+        assert done.returncode == 0, done.stderr
         producer = make_producer(settings)
         for number in range(3):
             producer.produce("worker.triage", body_of("quick", number), "triage")
         assert producer.flush(30) == 0
 
-        place = ("--config", str(consumer), "--state-dir", str(state_dir))
-        queue = ("orchestrator", "queue", *place)
         drained = answer(harn(*queue, "drain", "triage", "--json"))
         assert {name: drained[name] for name in ("drained", "acked", "deferred")} == {
             "drained": 3,
