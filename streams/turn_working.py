@@ -49,16 +49,27 @@ async def run_turn_worker(
     registry = CollectorRegistry()
     metrics = TurnWorkerMetrics(registry)
     bodies = AgentBodies(settings, agents, slots=slots, observer=metrics)
-    observe = ObserveServer(settings, registry, ready=lambda: not stop.is_set())
+    ready = asyncio.Event()
+
+    def on_ready() -> None:
+        ready.set()
+        _LOG.info("ready", extra={"roles": "turn-worker", "pid": os.getpid()})
+
+    observe = ObserveServer(settings, registry, ready=lambda: ready.is_set() and not stop.is_set())
     await observe.start()
     bodies.start()
-    word = {"slots": slots, "worker_id": worker_id, "stop": stop, "observer": metrics}
+    word = {
+        "slots": slots,
+        "worker_id": worker_id,
+        "stop": stop,
+        "observer": metrics,
+        "on_ready": on_ready,
+    }
     if settings.turn_queue_backend == "kafka":
         serve = kafka_worker.serve(settings, codec, bodies, **word)
     else:
         serve = sql_worker.serve(settings, bodies, **word)
     serving = asyncio.ensure_future(serve)
-    _LOG.info("ready", extra={"roles": "turn-worker", "pid": os.getpid()})
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({serving, bodies.failed, stopping}, return_when=asyncio.FIRST_COMPLETED)

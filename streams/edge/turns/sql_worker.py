@@ -55,11 +55,13 @@ async def serve(
     worker_id: str,
     stop: asyncio.Event,
     observer: TurnObserver,
+    on_ready: Callable[[], object] = lambda: None,
     heartbeat_every_s: float = HEARTBEAT_MS / 1_000,
 ) -> None:
     """Run turns until `stop` is set; then let those that run end, or give them back.
 
     Args:   slots: turns that run at once.  worker_id: names the worker in the fleet.
+            on_ready: called once turns can be taken.
     Raises: TaskQueueUnavailable, when the database cannot be had at the start, or is unusable.
     """
     token = f"{socket.gethostname()}:{os.getpid()}:agent-dispatch"
@@ -68,6 +70,7 @@ async def serve(
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await worker.start(heartbeat_every_s)
+        on_ready()
         done, _ = await asyncio.wait({stopping, worker.failed}, return_when=asyncio.FIRST_COMPLETED)
         for each in done:
             each.result()

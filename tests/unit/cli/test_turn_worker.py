@@ -152,3 +152,4 @@ def test_a_database_that_is_away_ends_it_without_telling_a_password(folder: Path
     assert "the task queue postgresql://u@127.0.0.1:1/x is unavailable" in shown
     assert "s3cret" not in shown
     assert "Traceback" not in shown
+    assert "ready" not in shown

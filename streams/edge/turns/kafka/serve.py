@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 
 from streams.codec import Codec
 from streams.core.turn.fleet import HEARTBEAT_MS, Presence
@@ -22,7 +23,7 @@ from streams.settings import Settings
 __all__ = ["serve"]
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 - most are said by name, and have one value a process
     settings: Settings,
     codec: Codec,
     bodies: Bodies,
@@ -31,11 +32,13 @@ async def serve(
     worker_id: str,
     stop: asyncio.Event,
     observer: TurnObserver,
+    on_ready: Callable[[], object] = lambda: None,
     heartbeat_every_s: float = HEARTBEAT_MS / 1_000,
 ) -> None:
     """Run turns until `stop` is set; then hand over what is owned, and leave the group.
 
     Args:   slots: turns that run at once.  worker_id: names the worker in the fleet.
+            on_ready: called once turns can be taken.
     Raises: TopologyError when a topic is missing, or has other partitions than the settings say;
             BrokerError, when the broker does not answer at the start, or refuses; what broke the
             worker.
@@ -65,6 +68,7 @@ async def serve(
         await publisher.start()
         await worker.start()
         heartbeats.start()
+        on_ready()
         ended = (stopping, worker.failed, publisher.failed)
         done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         for each in done:
