@@ -15,7 +15,7 @@ from streams.app import Application, Plan
 from streams.core.ready_jobs import JOB_BYTES_MAX
 from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import topic_names
-from streams.kafka import make_admin, make_consumer, make_producer
+from streams.kafka import make_admin, make_consumer, make_producer, places_of
 from streams.provision import provision_queue
 from streams.roles import Role
 from streams.settings import Settings
@@ -41,7 +41,7 @@ def create(settings: Settings, topic: str, partitions: int = 1) -> None:
 def committed(settings: Settings, topic: str) -> int:
     consumer = make_consumer(settings, group_id=RELAY.group)
     try:
-        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        [place] = places_of(consumer, [TopicPartition(topic, 0)], 30)
         return place.offset
     finally:
         consumer.close()
