@@ -122,10 +122,10 @@ class TurnSettings:
     )
     agent_validation_commands: str = setting(
         "AGENT_VALIDATION_COMMANDS",
-        _ON,
+        _OFF,
         _either_case(_OFF, _ON),
-        "Whether the validation commands of goals are run: whoever enqueues a goal runs programs "
-        "as the worker's user by them.",
+        "Whether the validation commands of goals are run: whoever may enqueue a goal runs "
+        "programs as the worker's user by them.",
     )
     agent_validation_timeout_s: int = setting(
         "AGENT_VALIDATION_TIMEOUT_S",

@@ -113,7 +113,13 @@ async def test_the_page_of_the_example_does_what_it_says(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
     kafka = await asyncio.to_thread(private_broker.start)
-    queue = settings_for_app(kafka, tmp_path, agent_turns_api="on", agent_dispatch_backend="queue")
+    queue = settings_for_app(
+        kafka,
+        tmp_path,
+        agent_turns_api="on",
+        agent_dispatch_backend="queue",
+        agent_validation_commands="on",
+    )
     await asyncio.to_thread(provision, queue)
     application = Application(Plan(settings=queue, roles=[Role.INGEST]))
     await application.start()

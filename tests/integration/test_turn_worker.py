@@ -146,7 +146,8 @@ async def test_8_16_a_goal_is_claimed_run_and_written_back(settings: Settings, r
     agents = Agents(
         {"default": Agent("default", agent_function(lambda turn: f"did {turn.iteration}"))}
     )
-    bodies = AgentBodies(settings, agents, slots=2)
+    allowed = replace(settings, agent_validation_commands="on")
+    bodies = AgentBodies(allowed, agents, slots=2)
     async with enqueuer(settings) as asked:
         body = bodies.body_for("goal_loop", "")
         async with worker(settings, body) as served:

@@ -64,7 +64,9 @@ class InlineProcess:
         found = {name: _agent(name, given) for name, given in agents.items()}
         self.outcomes: list[str] = []
         self.ledger = carrier.ledger
-        self.bodies = AgentBodies(Settings(), Agents(found), slots=turns_max)
+        self.bodies = AgentBodies(
+            Settings(agent_validation_commands="on"), Agents(found), slots=turns_max
+        )
         self.inline = InlineTurns(
             carrier.ledger,
             carrier.records(token, turns_max),

@@ -33,7 +33,10 @@ __all__ = ["GoalBody", "text_of"]
 _LOOK_EVERY_S = 0.5
 """How soon a wait between iterations ends when a session is killed."""
 
-_NO_COMMANDS = "validation commands are not run here: AGENT_VALIDATION_COMMANDS is off"
+_NO_COMMANDS = (
+    "the goal has a validation_cmd, and commands are not run here; set "
+    "AGENT_VALIDATION_COMMANDS=on where whoever enqueues goals may run programs"
+)
 
 
 def _wall_ms() -> int:

@@ -36,7 +36,8 @@ async def bodies(
         None if validate is None else agent_function(validate),
         timeout_ms,
     )
-    found = AgentBodies(Settings(**settings), Agents({"default": agent}), slots=4)
+    allowed = {"agent_validation_commands": "on"} | settings
+    found = AgentBodies(Settings(**allowed), Agents({"default": agent}), slots=4)
     try:
         yield found
     finally:
@@ -261,9 +262,10 @@ async def test_a_cancelled_turn_ends_its_agent(how: str) -> None:
     assert told == [True]
 
 
-async def test_commands_are_not_run_where_that_is_off() -> None:
+async def test_commands_are_not_run_unless_that_is_said() -> None:
+    unless_told = Settings().agent_validation_commands
     ending = await run(
-        goal_claimed(validation_cmd="true"), numbered, agent_validation_commands="off"
+        goal_claimed(validation_cmd="true"), numbered, agent_validation_commands=unless_told
     )
 
     assert ending.status == "failed"

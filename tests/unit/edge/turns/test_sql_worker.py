@@ -25,6 +25,8 @@ from streams.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.sql_turns import Place
 
+_COMMANDS_RUN = Settings(agent_validation_commands="on")
+
 
 class Outcomes:
     """What became of turns, in order."""
@@ -53,7 +55,7 @@ class Rig:
         agents = {
             name: Agent(name, agent_function(function)) for name, function in functions.items()
         }
-        self.bodies = AgentBodies(Settings(), Agents(agents), slots=slots)
+        self.bodies = AgentBodies(_COMMANDS_RUN, Agents(agents), slots=slots)
         self.worker = SqlWorker(
             self.turns,
             self.bodies,
