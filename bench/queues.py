@@ -38,6 +38,7 @@ _WARM_UP = 15_000
 _RATE, _SECONDS = 50, 10
 _BACKLOG, _ADDED, _FEW_SLOTS = 5_000, 50, 4
 _DEEP = 1_000_000
+_STARVING_MS = 500
 _TIMEOUT_S = 180.0
 _SLEEP_S = 0.005
 _POLL_S = 0.01
@@ -69,6 +70,12 @@ def measure(lab: Lab) -> list[Row]:
         with _workers(fair, "deep", 2, 64):
             deep.acked_per_second(lab.scaled(_WARM_UP))
             under = [deep.acked_per_second(lab.scaled(_JOBS)) for _ in range(lab.rounds)]
+    starving = dataclasses.replace(
+        fair.settings,
+        scheduler_starvation_mode="key",
+        scheduler_starvation_age_ms=_STARVING_MS,
+    )
+    aged = _aged_waits(dataclasses.replace(fair, settings=starving), codec)
     sent, done = zip(*runs, strict=True)
     return [
         Row("queue_enqueued", "jobs/s", sent, at_least(50_000)),
@@ -79,7 +86,23 @@ def measure(lab: Lab) -> list[Row]:
         Row(f"queue_start_p99_at_{_RATE}", "ms", [percentile(t, 0.99) for t in times], at_most(60)),
         Row("queue_other_tenant", "s", waits, at_most(0.2)),
         Row("queue_other_tenant_at_once", "s", at_once),
+        Row("queue_other_tenant_starving", "s", aged, at_most(0.2)),
     ]
+
+
+def _aged_waits(lab: Lab, codec: Codec) -> list[float]:
+    """How long another tenant waits behind a backlog whose jobs are all to be promoted by age."""
+    backlog = lab.scaled(_BACKLOG)
+    with (
+        serving(lab, ("registry", "relay", "scheduler")),
+        _workers(lab, "aged", 1, _FEW_SLOTS),
+    ):
+        queue = _Queue(lab.settings, codec, "aged")
+        queue.run(_bodies(codec, "slow", 100))
+        return [
+            queue.other_tenant_s(codec, backlog, queued=True, aged_s=2 * _STARVING_MS / 1_000)
+            for _ in range(lab.rounds)
+        ]
 
 
 def _shares(under: Sequence[float], done: Sequence[float]) -> list[float]:
@@ -177,15 +200,19 @@ class _Queue:
         values = [self._codec.decode(each)[1] for each in self._responses.wait(count)]
         return [(int(v["result"]) - sent_ns[v["event_id"]]) / 1e6 for v in values]
 
-    def other_tenant_s(self, codec: Codec, backlog: int, *, queued: bool = False) -> float:
+    def other_tenant_s(
+        self, codec: Codec, backlog: int, *, queued: bool = False, aged_s: float = 0
+    ) -> float:
         """How long it takes until jobs are done that are sent behind another tenant's backlog.
 
         `queued` waits until the scheduler knows all of that; otherwise it is still on its way.
+        `aged_s` is how old all of it is at least when they are sent.
         """
         self._append([_body(codec, "slow", "tenant-a", n) for n in range(backlog)])
         seen = len(self._responses.wait(1))  # the backlog is being worked off
         if queued:
             standings(self._settings, codec, [self._name])
+        time.sleep(aged_s)
         added = [_body(codec, "slow", "tenant-b", backlog + n) for n in range(_ADDED)]
         began_ns = time.monotonic_ns()
         self._append(added)

@@ -130,11 +130,15 @@ async def test_the_best_turn_of_all_partitions_gets_the_slot() -> None:
 async def test_no_more_turns_run_than_there_are_slots_and_all_do() -> None:
     async with work(2, partitions=3) as made:
         running, most = 0, 0
+        both = asyncio.Event()
 
         async def body(_claimed: Claimed) -> Ending:
             nonlocal running, most
             running += 1
             most = max(most, running)
+            if running == 2:
+                both.set()
+            await both.wait()  # the first one waits for the second one's slot
             await asyncio.sleep(0)
             running -= 1
             return Ending("completed")
