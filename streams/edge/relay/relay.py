@@ -2,11 +2,10 @@
 
     worker.<queue> → [fetch a round → decode → words by mailbox key → all acked → offsets committed]
 
-One thread, one consumer in the group `harn.relay`, one idempotent producer; which topics there are
-is asked beside it (`topic_names`).  A word of a queue is in the mailbox before the next one is
-sent, and the producer waits for a broker that is away rather than give one up: no word can be
-missing before one that is there.  Whatever ends badly begins anew from the committed offsets; the
-scheduler drops what it has.
+One thread, one consumer in the group `harn.relay`, one idempotent producer.  A word of a queue is
+in the mailbox before the next one is sent, and the producer waits for a broker that is away rather
+than give one up: no word can be missing before one that is there.  Whatever ends badly begins anew
+from the committed offsets; the scheduler drops what it has.
 
 The group's offset also moves over the end marks of transactions, so that it reaches the end that
 a reader of committed records sees: a command that waits for a queue waits for that.
@@ -21,7 +20,7 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -32,7 +31,6 @@ from streams.codec import Codec
 from streams.core.ready_jobs import Dealt, Refused, Word, words_of
 from streams.edge.relay.jobs import dealt_of
 from streams.edge.relay.sources import QueueSources
-from streams.edge.relay.topic_names import TopicNames
 from streams.errors import BrokerError, HarnError
 from streams.kafka import PASSING, ends_of, make_consumer, make_producer, places_of
 from streams.observe import logs
@@ -154,7 +152,7 @@ class _Session:
         self._encoders = {kind: codec.encoder(kind) for kind in ("jobs_ready", "job_rejected")}
         self._next: dict[_Place, int] = {}
         self._uncommitted: set[_Place] = set()
-        self._committed_s = float("-inf")
+        self._looked_s = self._committed_s = float("-inf")
         self._refusal: KafkaError | None = None
         self._producer: Producer = make_producer(
             settings,
@@ -170,14 +168,11 @@ class _Session:
             topic_metadata_refresh_interval_ms=int(_LOOK_EVERY_S * 1_000),
             enable_partition_eof=True,
         )
-        self._names = TopicNames(self._list_topics, _LOOK_EVERY_S)
 
     def __enter__(self) -> Self:
-        self._names.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._names.stop()
         with contextlib.suppress(KafkaException):
             self._commit()
         self._consumer.close()
@@ -187,18 +182,18 @@ class _Session:
     def read_until_stopped(self) -> None:
         """Relay round by round.  Raises KafkaException or HarnError after which all begins anew."""
         while not self._stopping.is_set():
-            self._look()
+            now_s = time.monotonic()
+            if now_s - self._looked_s >= _LOOK_EVERY_S:
+                self._looked_s = now_s
+                self._look()
             self._round()
             if self._uncommitted and time.monotonic() - self._committed_s >= _COMMIT_EVERY_S:
                 self._commit(asynchronous=True)
 
-    def _list_topics(self) -> Collection[str]:
-        return self._consumer.list_topics(timeout=_TIMEOUT_S).topics
-
     def _look(self) -> None:
         """Look which queues there are, and read those."""
-        names = self._names.take()
-        if names is None or not self._sources.look(names):
+        names = self._consumer.list_topics(timeout=_TIMEOUT_S).topics
+        if not self._sources.look(names):
             return
         if self._sources.topics:
             self._consumer.subscribe(
