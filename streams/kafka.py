@@ -24,6 +24,7 @@ from streams.observe.logs import OncePerWhile
 from streams.settings import Settings
 
 __all__ = [
+    "COORDINATOR_SOON",
     "PASSING",
     "admin_config",
     "aiokafka_options",
@@ -58,7 +59,7 @@ _LEADER_SOON = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
-_COORDINATOR_SOON = frozenset(
+COORDINATOR_SOON = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -202,7 +203,7 @@ def places_of(
     Raises: KafkaException when there is no answer in time.
     """
     return _asked(
-        lambda left_s: consumer.committed(places, timeout=left_s), _COORDINATOR_SOON, timeout_s
+        lambda left_s: consumer.committed(places, timeout=left_s), COORDINATOR_SOON, timeout_s
     )
 
 

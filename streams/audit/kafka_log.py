@@ -28,7 +28,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from streams.audit.log import Headers, LogRecord, Place, Span
 from streams.errors import BrokerError
-from streams.kafka import PASSING, make_admin, make_consumer, right_missing
+from streams.kafka import COORDINATOR_SOON, PASSING, make_admin, make_consumer, right_missing
 from streams.settings import Settings
 
 __all__ = ["KafkaLog"]
@@ -200,7 +200,8 @@ def _passes(error: Exception) -> bool:
     """Whether the same request may succeed a moment later."""
     if isinstance(error, KafkaException):
         reason: KafkaError = error.args[0]
-        return reason.retriable() or reason.code() == KafkaError._TIMED_OUT  # noqa: SLF001 - its name
+        soon = COORDINATOR_SOON | {KafkaError._TIMED_OUT}  # noqa: SLF001 - its name
+        return reason.retriable() or reason.code() in soon
     return isinstance(error, TimeoutError)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streams.agents.transaction import PartitionProducer, Target, no_faults
 from streams.audit.kafka_log import KafkaLog
 from streams.engine import Memory, fold_batch, settle
 from streams.kafka import make_admin, make_consumer, make_producer
 from streams.settings import Settings
+from tests.support.fleet import wait_until
 from tests.support.recorded import Recording
 
 
@@ -76,7 +78,17 @@ def commit_offsets(settings: Settings, recording: Recording) -> None:
     admin = make_admin(settings)
     for (group, topic, partition), offset in recording.log.groups.items():
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
-        admin.alter_consumer_group_offsets([asked])[group].result(30)
+        wait_until(f"the offsets of {group}", partial(_is_set, admin, asked), 60)
+
+
+def _is_set(admin: AdminClient, asked: ConsumerGroupTopicPartitions) -> bool:
+    """Try once: a broker that is only now making its offsets topic never answers the first one."""
+    answer = admin.alter_consumer_group_offsets([asked], request_timeout=3)[asked.group_id]
+    try:
+        answer.result(10)
+    except (KafkaException, TimeoutError):
+        return False
+    return True
 
 
 class Owners:
