@@ -36,7 +36,7 @@ async def bodies(
         None if validate is None else agent_function(validate),
         timeout_ms,
     )
-    allowed = {"agent_validation_commands": "on"} | settings
+    allowed: dict[str, Any] = {"agent_validation_commands": "on"} | settings
     found = AgentBodies(Settings(**allowed), Agents({"default": agent}), slots=4)
     try:
         yield found
