@@ -8,6 +8,7 @@ Source: seed queue-driven-agent-dispatch, "Deployment shape"; SEMANTICS 8.2, 8.4
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,9 @@ _AUTO = "auto"
 _OFF, _ON = "off", "on"
 _CLIENT = "client"
 _DAY_S = 86_400
+_RETENTION_S_MAX = 366 * _DAY_S
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": _DAY_S, "w": 7 * _DAY_S}
+_DURATION = re.compile(r"([1-9][0-9]{0,9})([smhdw])")
 
 
 def _either_case(*names: str) -> Kind:
@@ -47,7 +51,24 @@ def _parse_database(text: str) -> str:
     return text
 
 
+def _duration_s(text: str) -> int:
+    """Return the seconds of a duration as manifests write it; 0 of `0`, which has no unit."""
+    if text == "0":
+        return 0
+    found = _DURATION.fullmatch(text)
+    if found is None or (seconds := int(found[1]) * _UNIT_S[found[2]]) > _RETENTION_S_MAX:
+        raise ValueError(text)
+    return seconds
+
+
+def _parse_retention(text: str) -> str:
+    small = text.lower()
+    _duration_s(small)
+    return small
+
+
 _DATABASE = Kind("a postgresql:// address", _parse_database)
+_RETENTION = Kind("a duration such as 30m, 12h, 7d or 2w, at most 366d, or 0", _parse_retention)
 
 
 # Without slots, since `Settings` has another part with slots, and a class has one layout.
@@ -120,6 +141,13 @@ class TurnSettings:
         integer(1, 100_000),
         "Turns of a partition that may finish while an earlier one runs, before it is paused.",
     )
+    agent_job_retention: str = setting(
+        "AGENT_JOB_RETENTION",
+        "7d",
+        _RETENTION,
+        "How long goals and tasks that have ended are kept, and sessions that have none left and "
+        "were not changed; 0 keeps them for ever.",
+    )
     agent_validation_commands: str = setting(
         "AGENT_VALIDATION_COMMANDS",
         _OFF,
@@ -169,6 +197,11 @@ class TurnSettings:
     def runs_validation_commands(self) -> bool:
         """Whether commands of goals are run."""
         return self.agent_validation_commands == _ON
+
+    @property
+    def agent_job_retention_ms(self) -> int:
+        """How long what has ended is kept, ms; 0 for ever."""
+        return _duration_s(self.agent_job_retention) * 1_000
 
     @property
     def warnings(self) -> tuple[str, ...]:

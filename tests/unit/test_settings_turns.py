@@ -162,3 +162,28 @@ def test_8_08_turns_on_kafka_have_their_topic_group_and_partitions() -> None:
     assert settings.turn_queue_backend == "kafka"
     assert layout_of(settings).partitions_of(TOPOLOGY.topic(TURNS)) == 4
     assert (TURNS, TURN_WORKER.group) == ("agent_turns", "agent-dispatch")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("", 604_800_000),
+        ("0", 0),
+        ("30s", 30_000),
+        ("12H", 43_200_000),
+        ("2w", 1_209_600_000),
+        ("366d", 31_622_400_000),
+    ],
+)
+def test_a_retention_is_a_duration_and_none_is_for_ever(text: str, ms: int) -> None:
+    assert read(AGENT_JOB_RETENTION=text).agent_job_retention_ms == ms
+
+
+@pytest.mark.parametrize(
+    "text", ["7", "0d", "-1d", "1.5h", "367d", "9999999999w", "1 d", "forever"]
+)
+def test_what_is_no_retention_is_refused(text: str) -> None:
+    expected = "a duration such as 30m, 12h, 7d or 2w, at most 366d, or 0"
+    assert problems(AGENT_JOB_RETENTION=text) == (
+        f"AGENT_JOB_RETENTION is {text!r}, expected {expected}",
+    )

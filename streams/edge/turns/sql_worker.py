@@ -25,6 +25,7 @@ from streams.edge.turns.delivery import RENEW_EVERY_S, Deliveries, Ended, Lease,
 from streams.edge.turns.opening import open_turns
 from streams.edge.turns.sql_claimed import SqlClaimed
 from streams.edge.turns.sql_intake import SqlIntake
+from streams.edge.turns.sql_retention import SqlRetention
 from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.turn_store import Claimant, FleetWorker, TurnRecord
 from streams.errors import TaskQueueUnavailable
@@ -67,15 +68,19 @@ async def serve(
     token = f"{socket.gethostname()}:{os.getpid()}:agent-dispatch"
     turns = await asyncio.to_thread(open_turns, settings, consumer=token)
     worker = SqlWorker(turns, bodies, slots=slots, worker_id=worker_id, observer=observer)
+    retention = SqlRetention(turns.store, settings.agent_job_retention_ms)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await worker.start(heartbeat_every_s)
+        retention.start()
         on_ready()
-        done, _ = await asyncio.wait({stopping, worker.failed}, return_when=asyncio.FIRST_COMPLETED)
+        ended = {stopping, worker.failed, retention.failed}
+        done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         for each in done:
             each.result()
     finally:
         stopping.cancel()
+        await retention.stop()
         await worker.stop(settings.drain_ms / 1_000)
         await asyncio.to_thread(turns.close)
 

@@ -26,6 +26,7 @@ from streams.edge.turns.inline_sql import SqlInlineRecords
 from streams.edge.turns.kafka_ledger import KafkaLedger
 from streams.edge.turns.opening import open_turns
 from streams.edge.turns.sql_ledger import SqlLedger
+from streams.edge.turns.sql_retention import SqlRetention
 from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.sql_worker import TurnObserver
 from streams.edge.turns.turn_ledger import TurnLedger
@@ -75,6 +76,7 @@ class TurnsService:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._view: TurnView | None = None
         self._sql: SqlTurns | None = None
+        self._retention: SqlRetention | None = None
         self._drain_s = settings.drain_ms / 1_000
         self._bodies = None if inline is None else inline.bodies
         token, turns_max = inline_token(), settings.agent_inline_turns_max
@@ -91,6 +93,8 @@ class TurnsService:
         else:
             # Nothing else works yet, so that nobody waits for it.
             self._sql = open_turns(settings, consumer=f"{socket.gethostname()}:{os.getpid()}:api")
+            self._retention = SqlRetention(self._sql.store, settings.agent_job_retention_ms)
+            self._retention.failed.add_done_callback(self._fails)
             ledger = SqlLedger(self._sql)
             records = SqlInlineRecords(self._sql, token=token, turns_max=turns_max)
         self._inline: InlineTurns | None = None
@@ -126,6 +130,8 @@ class TurnsService:
         """Begin to follow what stands in the topics; until it is read, answers are 503."""
         if self._view is not None:
             self._view.start()
+        if self._retention is not None:
+            self._retention.start()
         if self._bodies is not None:
             self._bodies.start()
             self._beginning = asyncio.create_task(self._begin(), name="inline turns")
@@ -146,6 +152,8 @@ class TurnsService:
             await self._bodies.close()
         if self._view is not None:
             await self._view.stop()
+        if self._retention is not None:
+            await self._retention.stop()
         if self._sql is not None:
             await asyncio.to_thread(self._sql.close)
 
