@@ -35,6 +35,7 @@ __all__ = [
     "READY_BYTES_MAX",
     "READY_JOBS_MAX",
     "SHARDS_MAX",
+    "TRACEPARENT_BYTES_MAX",
     "Dealt",
     "Refused",
     "Source",
@@ -51,7 +52,14 @@ JOB_BYTES_MAX = 580_000
 
 READY_JOBS_MAX = 500
 READY_BYTES_MAX = 400_000
-"""A word is closed when it holds so many jobs, or so many bytes of them."""
+"""A word is closed when it holds so many jobs, or so many bytes of them, names included: one above
+the mailbox's bound would be quarantined, and all its jobs with it."""
+
+TRACEPARENT_BYTES_MAX = 64
+"""Of the header that goes on with a job; 55 are written today.  What is longer is no trace."""
+
+_JOB_OVERHEAD_BYTES = 64
+"""Numbers and lengths of a job in a word, at most."""
 
 SHARDS_MAX = 64
 """More parts of one queue than any mailbox has partitions to use."""
@@ -138,9 +146,36 @@ def ready_job(
         "binding_key": value["binding_key"],
         "trigger_id": value["trigger_id"],
         "event_id": event["id"],
-        "traceparent": traceparent,
+        "traceparent": _trace(traceparent),
         "body": body,
     }
+
+
+def _trace(traceparent: str | None) -> str | None:
+    """Return the trace of a job: anyone writes the header, and each record about the job has it."""
+    if traceparent is None or _bytes_of(traceparent) > TRACEPARENT_BYTES_MAX:
+        return None
+    return traceparent
+
+
+def _bytes_of(text: str | None) -> int:
+    """Return how many bytes a text has in a record, at most: the relay looks at each job's."""
+    if text is None:
+        return 0
+    return len(text) if text.isascii() else 4 * len(text)
+
+
+def _size_of(job: ReadyJob) -> int:
+    """Return how many bytes a job has in a word, at most."""
+    return (
+        len(job["body"])
+        + _bytes_of(job["trigger_id"])
+        + _bytes_of(job["binding_key"])
+        + _bytes_of(job["event_id"])
+        + _bytes_of(job["tenant_id"])
+        + _bytes_of(job["traceparent"])
+        + _JOB_OVERHEAD_BYTES
+    )
 
 
 def words_of(source: Source, dealt: Sequence[Dealt], first: int, following: int, /) -> list[Word]:
@@ -178,7 +213,7 @@ def _words(
             )
             jobs, size, begins = [], 0, each.offset + 1
             continue
-        length = len(each["body"])
+        length = _size_of(each)
         if jobs and (len(jobs) == READY_JOBS_MAX or size + length > READY_BYTES_MAX):
             words.append(_ready(source, shard, jobs, begins, each["offset"]))
             jobs, size, begins = [], 0, each["offset"]

@@ -16,6 +16,7 @@ from streams.core.ready_jobs import (
     RAW_BYTES_MAX,
     READY_BYTES_MAX,
     READY_JOBS_MAX,
+    TRACEPARENT_BYTES_MAX,
     Dealt,
     Refused,
     Source,
@@ -120,12 +121,41 @@ def test_a_word_holds_so_many_jobs_and_no_more() -> None:
 
 
 def test_a_word_holds_so_many_bytes_and_a_larger_job_alone() -> None:
-    half = READY_BYTES_MAX // 2
+    half = READY_BYTES_MAX // 2 - 90  # the rest is names and numbers
     dealt = [job(0, size=half), job(1, size=half), job(2), job(3, size=JOB_BYTES_MAX), job(4)]
     words = words_of(SOURCE, dealt, 0, 5)
     assert offsets(words) == [[0, 1], [2], [3], [4]]
     for word in words:
         assert len(CODEC.encode(word.kind, word.value)) <= MAX_INPUT_BYTES
+
+
+@pytest.mark.parametrize("name", ["n" * 256, "\N{GRINNING FACE}" * 256])
+@pytest.mark.parametrize("size", [1, 700, 6_000])
+def test_many_jobs_with_the_longest_names_fit_into_the_mailbox(name: str, size: int) -> None:
+    value = dispatch(trigger_id=name, binding_key=f"{name}@v1", event=event(name, tenant_id=name))
+    body, trace = b"x" * size, "t" * TRACEPARENT_BYTES_MAX
+    jobs = [ready_job(number, 17, value, body, trace) for number in range(READY_JOBS_MAX)]
+    words = words_of(SOURCE, [each for each in jobs if not isinstance(each, str)], 0, 500)
+    assert sum(len(each) for each in offsets(words)) == READY_JOBS_MAX
+    for word in words:
+        assert len(CODEC.encode(word.kind, word.value)) <= MAX_INPUT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("header", "kept"),
+    [
+        ("t" * TRACEPARENT_BYTES_MAX, True),
+        ("t" * (TRACEPARENT_BYTES_MAX + 1), False),
+        ("\N{GRINNING FACE}" * 17, False),
+        ("t" * 400_000, False),
+    ],
+)
+def test_a_header_that_no_tracer_writes_does_not_go_on_with_the_job(
+    header: str, kept: bool
+) -> None:
+    made = ready_job(0, 17, dispatch(), b"", header)
+    assert not isinstance(made, str)
+    assert made["traceparent"] == (header if kept else None)
 
 
 def test_the_largest_job_with_the_longest_names_fits_into_the_mailbox() -> None:
