@@ -125,8 +125,8 @@ class TurnSettings:
         "CLAIM_TTL_S",
         3_600,
         integer(1, 7 * _DAY_S),
-        "Age at which a claim of a turn is presumed dead and taken over, s; on Kafka a claim ends "
-        "with its owner as well.",
+        "Age at which a claim of a turn is presumed dead and taken over, s; on Kafka a worker's "
+        "claim ends with its partition's owner instead.",
     )
     turn_handover_s: int = setting(
         "TURN_HANDOVER_S",

@@ -8,11 +8,13 @@
     deadline passed                    Expire: it fails without running
     anything else                      Run: pending, orphaned, or a claim that is dead
 
-A claim is dead when it is `ttl_ms` old, or, where partitions have owners, at once when its fence is
-lower than that of the owner that asks: who took the partition has fenced whoever had it.  A claim
-with a higher fence says that the asker itself was fenced; it waits, and nothing that it writes
-counts.  A status of a later release may be an end: it waits for the release that knows.  A task's
-claim is as old as the claim, a goal's as its last change: each iteration is one.
+Where partitions have owners, a claim lives as long as its owner: it is dead at once when its fence
+is lower than that of the owner that asks, since who took the partition has fenced whoever had it.
+A claim with the asker's own fence is that of a turn that it still runs, under another session, and
+no age ends it.  A higher fence says that the asker itself was fenced; it waits, and nothing that it
+writes counts.  Elsewhere a claim is dead when it is `ttl_ms` old: a task's is as old as the claim,
+a goal's as its last change, and each iteration is one.  A status of a later release may be an end:
+it waits for the release that knows.
 
 A turn that runs is not failed under its holder, whatever its deadline; a paused goal does not
 expire.  The deadline is looked at before each attempt, and not while a body runs.
@@ -85,7 +87,8 @@ class Skip:
 class Wait:
     """Another has it: look again when its record changes, at the latest at `until_ms`.
 
-    None when no time will change the answer: the asker was fenced, or is too old for the record.
+    None when no time will change the answer: the asker runs it itself for another turn, was fenced,
+    or is too old for the record.
     """
 
     until_ms: int | None
@@ -136,7 +139,7 @@ def decide(
 
     Args:    record: as loaded under the session's guard; None when there is none of that id.
              now_ms: on the clock that stamped the claims.
-             ttl_ms: age at which a claim is dead.
+             ttl_ms: age at which a claim is dead, where partitions have no owner.
              fence: of the asking owner of the partition; None where partitions have no owner.
     """
     if record is None:
@@ -158,10 +161,8 @@ def decide(
 
 def _live(record: Claimable, now_ms: int, ttl_ms: int, fence: int | None) -> Wait | None:
     """Return how long to wait for a running record's claim; None when it is dead."""
-    if fence is not None and record.fence < fence:
-        return None
-    if fence is not None and record.fence > fence:
-        return Wait(None)
+    if fence is not None:
+        return None if record.fence < fence else Wait(None)
     if record.alive_at_ms is None:
         return None  # nobody ever claimed it: whoever wrote it runs nothing
     # A clock that went back makes no claim older, and none live for longer than its age limit.

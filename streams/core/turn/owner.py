@@ -30,7 +30,7 @@ from typing import Any
 from streams.core.record import Position
 from streams.core.turn import words
 from streams.core.turn.bookmark import Bookmark, Floors
-from streams.core.turn.claim import CLAIM_TTL_MS, ENDED, Decision, Expire, Run, Skip, Wait, decide
+from streams.core.turn.claim import ENDED, Decision, Expire, Run, Skip, Wait, decide
 from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held, Loaded
@@ -80,7 +80,6 @@ class Owner:
     """A partition that a worker owns.
 
     Args: token, host: of the worker.
-          ttl_ms: age of a claim that is dead.
           recent_max: see RECENT_MAX.
     """
 
@@ -90,7 +89,6 @@ class Owner:
         *,
         token: str,
         host: str,
-        ttl_ms: int = CLAIM_TTL_MS,
         max_beyond_prefix: int = MAX_BEYOND_PREFIX,
         recent_max: int = RECENT_MAX,
     ) -> None:
@@ -99,7 +97,6 @@ class Owner:
         self.holder = Holder(token=token, host=host, fence=loaded.memory.next_fence)
         self.lanes = Lanes(loaded.committed, max_beyond_prefix=max_beyond_prefix)
         self._committed = loaded.committed
-        self._ttl_ms = ttl_ms
         self._recent_max = recent_max
         self._floors = Floors(loaded.claims_from, loaded.memory.history.known_until)
         self._claims_end = loaded.claims_end
@@ -195,7 +192,7 @@ class Owner:
 
     def _decision(self, held: Held, now_ms: int) -> Decision:
         record, fence = self.memory.claimable(held.envelope), self.holder.fence
-        return decide(held.envelope, record, now_ms=now_ms, ttl_ms=self._ttl_ms, fence=fence)
+        return decide(held.envelope, record, now_ms=now_ms, fence=fence)
 
     def _is_duplicate(self, job_id: str) -> bool:
         return job_id in self._recent or self.memory.has_ended(job_id)

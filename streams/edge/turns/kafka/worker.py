@@ -226,7 +226,6 @@ class TurnWorker:
             taken.loaded,
             token=self._token,
             host=self._host,
-            ttl_ms=settings.claim_ttl_s * 1_000,
             max_beyond_prefix=settings.turns_max_beyond_prefix,
         )
         self._tickets += 1

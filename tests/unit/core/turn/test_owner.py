@@ -233,6 +233,17 @@ def test_8_18_a_record_that_another_owner_claims_waits_and_is_not_acked() -> Non
     assert one.best(NOW + LOOK_AGAIN_MS) is not None
 
 
+def test_a_record_that_runs_for_another_session_is_not_run_beside_it_however_long() -> None:
+    one = owner()
+    learn_task(one)
+    learn_session(one)
+    begun(one)
+    one.take(turn("j2", "s2", payload_ref="j1"), at(1), arrived_ms=1)
+    after_days = NOW + 7 * 24 * 3_600_000
+    assert one.begin(best(one, after_days), after_days) is Begun.WAITS
+    assert said(one.batch()).count("turn_claimed") == 1
+
+
 def test_a_claim_of_the_owner_before_is_dead_at_once() -> None:
     memory = Memory(0)
     job = claimed_job(
