@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -47,6 +48,7 @@ _TURN_FIELDS = (
 )
 _TASK_FIELDS = ("description", "domain", *_TURN_FIELDS)
 _DOMAIN_CHARS_MAX = 256
+_UNFIT = re.compile(r"[\x00\ud800-\udfff]")  # what no store can hold
 
 
 class TurnRefused(ValueError):  # noqa: N818 - the caller's to mend; nothing was written
@@ -149,9 +151,13 @@ class Enqueuer:
             not isinstance(description, str)
             or not description.strip()
             or len(description) > DESCRIPTION_CHARS_MAX
+            or _UNFIT.search(description)
         ):
             expected = f"a text of 1 to {DESCRIPTION_CHARS_MAX} characters, not blank"
-            problems.append(f"description is missing or unusable, expected {expected}")
+            problems.append(
+                f"description is missing or unusable, expected {expected}, without NUL and halves "
+                "of characters"
+            )
         domain = _domain(asked, problems)
         if envelope is None or problems:
             raise TurnRefused(*problems)

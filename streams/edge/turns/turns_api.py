@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from streams.core.turn.envelope_fields import fits, shown
 from streams.edge.ingest.answer import (
     RETRY_AFTER_S,
     Answered,
@@ -46,7 +47,6 @@ __all__ = ["TurnsApi"]
 
 _LISTED = 200
 _OFFSET_MAX = 2**31 - 1
-_ID_CHARS_MAX = 256
 _ACTIONS = ("dispatch", "status")
 _SESSION_STATUSES = frozenset(
     {"queued", "running", "idle", "paused", "completed", "failed", "cancelled"}
@@ -149,7 +149,7 @@ class TurnsApi:
             return json_response(202, await self._enqueuer.dispatch(body))
         if action == "status":
             job_id = body.pop("job_id", None)
-            if not isinstance(job_id, str) or not 0 < len(job_id) <= _ID_CHARS_MAX or body:
+            if not fits("job_id", job_id) or body:
                 raise TurnRefused("action status takes job_id, the id of a task, and nothing else")
             return await self._told(job_id)
         raise TurnRefused(f"action is missing or unknown, expected one of {', '.join(_ACTIONS)}")
@@ -204,9 +204,11 @@ def _not_found(what: str, key: str) -> web.Response:
 
 
 def _id(request: web.Request) -> str:
+    """Return the id in a path, which is any that a turn may have.  Raises Refused."""
     found = request.match_info["id"]
-    if len(found) > _ID_CHARS_MAX or not found.isprintable():
-        raise Refused(400, [f"the id has control characters or more than {_ID_CHARS_MAX}"])
+    if not fits("session_id", found):
+        expected = "a text of 1 to 256 characters, not blank, without control characters"
+        raise Refused(400, [f"the id is {shown(found)}, expected {expected}"])
     return found
 
 

@@ -141,12 +141,13 @@ def test_what_is_no_goal_leaves_nothing_behind(
     assert turns.queue.get_queue_size() == 0
 
 
-@pytest.mark.parametrize("description", [None, "", "  ", 5, "d" * 65_537])
+@pytest.mark.parametrize("description", [None, "", "  ", 5, "d" * 65_537, "a\0b", "a\ud800b"])
 def test_what_is_no_task_is_refused(place: Place, description: object) -> None:
     turns = place.open()
     with pytest.raises(TurnRefused, match="description is missing or unusable"):
         asyncio.run(seam(turns).dispatch({"description": description}))
     assert turns.queue.get_queue_size() == 0
+    assert turns.store.sessions() == []
 
 
 def test_a_goal_too_large_for_its_sessions_metadata_stands_in_its_record(place: Place) -> None:

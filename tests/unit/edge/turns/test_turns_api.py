@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -136,6 +137,28 @@ async def test_a_session_is_paused_resumed_and_killed(
     assert wanted() == (False, True)
     assert (await client.post("/api/sessions/s1/resume")).status_code == 409
     assert (await client.post("/api/goals", json={**GOAL, "session_id": "s1"})).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "session", ["org/repo#1", "a b", "a%2Fb", "x\u00a0y", "a\u3000b", "\u00e9?"]
+)
+async def test_whoever_has_a_session_of_any_name_can_end_it(
+    client: httpx.AsyncClient, turns: SqlTurns, session: str
+) -> None:
+    assert (await client.post("/api/goals", json={**GOAL, "session_id": session})).is_success
+    assert (await client.post(f"/api/sessions/{quote(session, safe='')}/kill")).status_code == 202
+    found = turns.store.read_session(session)
+    assert found is not None
+    assert found.kill_requested
+
+
+@pytest.mark.parametrize("name", ["a%00b", "a%0Ab", "%20", "a" * 257])
+async def test_what_no_id_can_be_is_refused(client: httpx.AsyncClient, name: str) -> None:
+    for path in (f"/api/goals/{name}", f"/api/graph/orchestrate/job/{name}"):
+        response = await client.get(path)
+        assert response.status_code == 400
+        (problem,) = response.json()["problems"]
+        assert problem.startswith("the id is ")
 
 
 async def test_a_task_that_will_not_wait_is_refused_while_its_session_is_busy(
