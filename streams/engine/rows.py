@@ -33,6 +33,7 @@ class PartitionRows:
         "_codec",
         "_current",
         "_lazy",
+        "_raw_keys",
         "_recent",
         "_sizes",
         "_ticking",
@@ -47,6 +48,8 @@ class PartitionRows:
         self._codec: Codec = stage.codec
         self.store = store
         self._current: dict[str, Any] = {}
+        # Of this batch's timer rows: timers and store share one copy of a key.
+        self._raw_keys: dict[str, bytes] = {}
         self._sizes: list[int] = []
         self._recent = RecentRows()
         self._timers = {
@@ -59,12 +62,12 @@ class PartitionRows:
         for prefix, timers in self._timers.items():
             timers.load(self._stored_due(prefix.encode(), timers.due_field))
 
-    def _stored_due(self, prefix: bytes, due_field: str) -> Iterator[tuple[str, int | None]]:
+    def _stored_due(self, prefix: bytes, due_field: str) -> Iterator[tuple[bytes, int | None]]:
         decode = self._codec.decode
         marker = prefix + b":"
         for key, value in self.store.items():
             if key.startswith(marker) or key == prefix:
-                yield key.decode(), decode(value)[1][due_field]
+                yield key, decode(value)[1][due_field]
 
     # ------------------------------------------------------------------ what folds call
     def get(self, key: str, /) -> Any:  # noqa: ANN401 - the row's TypedDict, by its prefix
@@ -88,7 +91,7 @@ class PartitionRows:
         prefix = prefix_of(key)
         timers = self._timers.get(prefix)
         if timers is not None:
-            timers.set(key, value[timers.due_field])
+            timers.set(self._raw(key), value[timers.due_field])
         elif prefix not in self._types:
             raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = value
@@ -98,7 +101,7 @@ class PartitionRows:
         prefix = prefix_of(key)
         timers = self._timers.get(prefix)
         if timers is not None:
-            timers.drop(key)
+            timers.drop(self._raw(key))
         elif prefix not in self._types:
             raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = None
@@ -129,7 +132,7 @@ class PartitionRows:
     def oldest(self, prefix: str, /) -> str | None:
         """See `Rows.oldest`; KeyError when rows of the prefix are no timers."""
         entry = self._timers[prefix].first()
-        return None if entry is None else entry[1]
+        return None if entry is None else entry[1].decode()
 
     # ------------------------------------------------------------------ what the engine calls
     def counts(self) -> dict[str, int]:
@@ -139,7 +142,8 @@ class PartitionRows:
     def of_prefix(self, prefix: str) -> Iterator[tuple[str, Any]]:
         """Yield the rows of a prefix with a due time, without looking at any other row."""
         timers = self._timers.get(prefix)
-        for key in sorted(timers.due) if timers is not None else ():
+        for raw_key in sorted(timers.due) if timers is not None else ():
+            key = raw_key.decode()
             yield key, self.get(key)
 
     def any_due(self, now_ms: int) -> bool:
@@ -157,14 +161,15 @@ class PartitionRows:
         a reload.
         """
         chosen: Timers | None = None
-        best: tuple[int, str] | None = None
+        best: tuple[int, bytes] | None = None
         for timers in self._ticking if ticking else self._lazy:
             entry = timers.first()
             if entry is not None and entry[0] <= now_ms and (best is None or entry < best):
                 chosen, best = timers, entry
-        if chosen is not None:
-            chosen.disarm_first()
-        return best
+        if chosen is None or best is None:
+            return None
+        chosen.disarm_first()
+        return best[0], best[1].decode()
 
     def is_due_at(self, key: str, due_ms: int) -> bool:
         """Whether the timer row under `key` is stored with that due time."""
@@ -185,9 +190,9 @@ class PartitionRows:
         """Return the rows that this batch changed, encoded, each with its committed value."""
         changed: list[tuple[RowChange, bytes | None]] = []
         sizes: list[int] = []
-        get, types = self.store.get, self._types
+        get, types, raw_keys = self.store.get, self._types, self._raw_keys
         for key, value in self._current.items():
-            raw_key = key.encode()
+            raw_key = raw_keys.get(key) or key.encode()
             before = get(raw_key)
             after = None if value is None else types[prefix_of(key)].encode(value)
             sizes.append(0 if after is None else len(after))
@@ -202,4 +207,11 @@ class PartitionRows:
         for (key, value), size in zip(self._current.items(), self._sizes, strict=True):
             keep(key, value, size)
         self._current = {}
+        self._raw_keys = {}
         self._sizes = []
+
+    def _raw(self, key: str) -> bytes:
+        raw = self._raw_keys.get(key)
+        if raw is None:
+            raw = self._raw_keys[key] = key.encode()
+        return raw

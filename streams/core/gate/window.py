@@ -23,6 +23,8 @@ Starts = bytes
 """Times in ms since epoch, 6 bytes each, big-endian, oldest first."""
 
 NONE: Final[Starts] = b""
+_AS_STARTED: Final = b"="
+"""What a row says of planned starts that are those that happened: a throttle's usual case."""
 
 
 def row_key(key: GateKey, prefix: str = "w", /) -> str:
@@ -34,7 +36,10 @@ def row_key(key: GateKey, prefix: str = "w", /) -> str:
 def starts_of(state: State, key: GateKey, prefix: str = "w", /) -> tuple[Starts, Starts]:
     """Starts that happened and starts that are planned, oldest first."""
     row: RowWindow | None = state.rows.get(row_key(key, prefix))
-    return (NONE, NONE) if row is None else (row["starts"], row["planned"])
+    if row is None:
+        return NONE, NONE
+    starts, planned = row["starts"], row["planned"]
+    return starts, starts if planned == _AS_STARTED else planned
 
 
 def with_start(starts: Starts, at_ms: int, /) -> Starts:
@@ -54,9 +59,10 @@ def keep(
     """Store a window; it is forgotten once its last start lies a period back."""
     kept = window.max * _BYTES
     over_ms = state.now_ms - window.period_ms
+    starts, due = _after(over_ms, happened[-kept:]), _after(over_ms, planned[-kept:])
     row: RowWindow = {
-        "starts": _after(over_ms, happened[-kept:]),
-        "planned": _after(over_ms, planned[-kept:]),
+        "starts": starts,
+        "planned": _AS_STARTED if due and due == starts else due,
         "expires_at_ms": max(_last(happened), _last(planned)) + window.period_ms,
     }
     state.rows.put(row_key(key, prefix), row)
