@@ -1,170 +1,125 @@
 """The action graph: what each step of a dispatch adds to the picture of its event.
 
-A step's graph is drawn from what the step says anyway, so that no fold knows of it:
-
-| the step says | node | edge |
-|---|---|---|
-| `event_matched` came | trigger, received | |
-| … and it is a replay | original trigger, historical | replay_chain: original → replay |
-| `predicate.evaluated` | predicate | trigger_dispatch: trigger → predicate |
-| `dispatch_started` 1 | dispatch, running | trigger_dispatch, or predicate_gate |
-| `dispatch_started` n | dispatch, running | retry: retry → dispatch |
-| `dispatch_succeeded` | dispatch, completed | |
-| `dispatch_failed` | dispatch, failed or cancelled | |
-| `retry_scheduled` | retry, scheduled | retry: dispatch → retry |
-| `dispatch_cancelled` while it waits | retry, cancelled | |
-| `dlq_moved` | dlq, queued | dlq_move: dispatch, predicate or trigger → dlq |
-
-Nodes replace earlier ones of the same id.  One step makes one update for each dispatch it is about:
+A step's graph is drawn from what the step says anyway, so that no fold knows of it;
+`streams.core.graph_canvas` says how.  One step makes one update for each dispatch that it is about:
 an event that is delivered at once costs two records.
+
+Dispatches that go well look alike: their updates differ in a few ids, and are left to be drawn by
+whoever looks at them (`streams.core.pattern`).
 
 Source: SEMANTICS 2.11; seed trigger-dispatcher, "Action-graph updates"; A21, A22.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streams.core import revision
 from streams.core.dispatch_index import DispatchIndex
 from streams.core.dispatch_records import headers_of
-from streams.core.record import Output, Record, Rejection
+from streams.core.graph_canvas import DRAW, PATTERN, Canvas, draw_trigger, pattern_of_trigger
+from streams.core.pattern import Patterned
+from streams.core.record import Output, Record, Rejection, Value
 from streams.core.state import Answer, DueFn, FoldFn, State
-from streams.core.wire import (
-    ActionGraphEdge,
-    ActionGraphNode,
-    ActionGraphUpdate,
-    EventMatched,
-    RowDispatch,
-    TriggerEvent,
-)
-from streams.core.worker_queue import responses_of
+from streams.core.wire import ActionGraphUpdate, EventMatched, RowDispatch
 
 ACTION_GRAPH = "observability.action_graph"
 SOURCE = "dispatcher"
 
-_ERROR_CHARS_MAX = 300
-"""Of an error that several nodes repeat; the attempt's record has more."""
-
-_NOT_COUNTED = frozenset({"invoker_lost", "unresolved"})
-"""Reasons of dead letters whose last attempt was started and never finished."""
-
 
 class _Drawing:
-    """What one step adds for one dispatch, whose trace is `trace_id`."""
+    """What one step says of one dispatch, whose trace is `trace_id`.
+
+    `begun` is the match that it begins with, if it does; `about` any record about the dispatch.
+    `pattern` is what the drawing depends on besides ids; None when it is like no other.
+    """
 
     __slots__ = (
-        "edges",
+        "about",
+        "begun",
         "event_id",
+        "has_predicate",
         "headers",
-        "nodes",
-        "outcome",
-        "predicate",
+        "pattern",
+        "said",
         "trace_id",
-        "value",
     )
 
     def __init__(
         self,
-        value: Mapping[str, Any],
+        about: Mapping[str, Any],
         event_id: str,
         headers: tuple[tuple[str, str], ...],
         trace_id: str | None,
+        begun: EventMatched | None = None,
     ) -> None:
-        self.value = value
+        self.about = about
+        self.begun = begun
         self.event_id = event_id
         self.headers = headers
         self.trace_id = trace_id
-        self.nodes: dict[str, ActionGraphNode] = {}
-        self.edges: list[ActionGraphEdge] = []
-        self.outcome = "failed"
-        self.predicate = False
+        self.has_predicate = False
+        self.said: list[tuple[str, Mapping[str, Any]]] = []
+        self.pattern: tuple[Any, ...] | None = None
+        if trace_id is not None and about["replay_of_event_id"] is None:
+            self.pattern = () if begun is None else pattern_of_trigger(begun)
 
-    def node(
-        self, id_: str, label: str, kind: str, status: str, outcome: str, metadata: dict[str, str]
-    ) -> None:
-        self.nodes[id_] = {
-            "id": id_,
-            "label": label,
-            "kind": kind,
-            "status": status,
-            "outcome": outcome,
-            "trace_id": self.trace_id,
-            "stage_id": None,
-            "node_id": None,
-            "worker_id": None,
-            "run_id": None,
-            "run_path": None,
-            "metadata": metadata,
-        }
+    def say(self, kind: str, value: Mapping[str, Any], state: State) -> None:
+        """Add one thing that is drawn."""
+        self.said.append((kind, value))
+        if kind == "dispatch_started" and value["attempt"] == 1:
+            self.has_predicate = _has_predicate(state, value["binding_key"])
+        if self.pattern is not None:
+            pattern = PATTERN.get(kind)
+            more = None if pattern is None else (kind, self.has_predicate, pattern(value))
+            self.pattern = None if more is None else self.pattern + more
 
-    def edge(self, from_id: str, to_id: str, kind: str, label: str | None = None) -> None:
-        self.edges.append({"from_id": from_id, "to_id": to_id, "kind": kind, "label": label})
+    def update(self) -> Output | None:
+        """Make the record of what is drawn; None when nothing is."""
+        begun, trace_id = self.begun, self.trace_id
+        texts = (self.about["dispatch_id"], self.event_id)
+        dedupe_key = None if begun is None else begun["event"]["dedupe_key"]
+        value: Value
+        if self.pattern is None or trace_id is None:
+            value = self._draw(*texts, trace_id, dedupe_key)
+            if not value["observability"]["action_graph_nodes"]:
+                return None
+        else:
+            ids = (*texts, trace_id) if dedupe_key is None else (*texts, trace_id, dedupe_key)
+            value = Patterned(self.pattern, ids, self._draw)
+        return Output(
+            ACTION_GRAPH, "action_graph_update", self.event_id, value, headers=self.headers
+        )
 
-    def update(self) -> Output:
-        """Make the record of what was drawn."""
-        value = self.value
+    def _draw(
+        self, dispatch_id: str, event_id: str, trace_id: str | None, dedupe_key: str | None = None
+    ) -> ActionGraphUpdate:
+        """Draw what is said as if it were of a dispatch with these ids."""
+        canvas = Canvas(event_id, trace_id, dedupe_key, has_predicate=self.has_predicate)
+        if self.begun is not None:
+            draw_trigger(canvas, self.begun)
+        for kind, value in self.said:
+            DRAW[kind](canvas, value)
+        about = self.about
         context = {
-            "dispatch_id": value["dispatch_id"],
-            "binding_key": value["binding_key"],
-            "trigger_id": value["trigger_id"],
+            "dispatch_id": dispatch_id,
+            "binding_key": about["binding_key"],
+            "trigger_id": about["trigger_id"],
         }
-        replay_of = value["replay_of_event_id"]
-        if replay_of is not None:
-            context["replay_of_event_id"] = replay_of
-        update: ActionGraphUpdate = {
+        if about["replay_of_event_id"] is not None:
+            context["replay_of_event_id"] = about["replay_of_event_id"]
+        return {
             "source": SOURCE,
-            "trace_id": self.trace_id,
-            "event_id": self.event_id,
+            "trace_id": trace_id,
+            "event_id": event_id,
             "observability": {
                 "schema_version": 1,
-                "action_graph_nodes": [*self.nodes.values()],
-                "action_graph_edges": self.edges,
+                "action_graph_nodes": [*canvas.nodes.values()],
+                "action_graph_edges": canvas.edges,
             },
             "context": context,
         }
-        return Output(
-            ACTION_GRAPH, "action_graph_update", self.event_id, update, headers=self.headers
-        )
-
-
-# ---------------------------------------------------------------------- ids
-def _trigger_id(event_id: str) -> str:
-    return f"trigger:{event_id}"
-
-
-def _id(kind: str, value: Mapping[str, Any], event_id: str, attempt: int | None = None) -> str:
-    if attempt is None:
-        return f"{kind}:{value['binding_key']}:{event_id}"
-    return f"{kind}:{value['binding_key']}:{event_id}:{attempt}"
-
-
-# ---------------------------------------------------------------------- what steps say
-def _started(drawing: _Drawing, value: Mapping[str, Any], state: State) -> None:
-    event_id, attempt = drawing.event_id, value["attempt"]
-    id_ = _id("dispatch", value, event_id, attempt)
-    outcome = f"attempt_{attempt}"
-    metadata = {
-        "handler_kind": value["handler_kind"],
-        "target_uri": value["target_uri"],
-        "attempt": str(attempt),
-        "trigger_id": value["trigger_id"],
-        "event_id": event_id,
-    }
-    kind = _kind_of(value)
-    drawing.node(id_, value["target_uri"], kind, "running", outcome, metadata)
-    if attempt > 1:
-        retry = _id("retry", value, event_id, attempt - 1)
-        drawing.edge(retry, id_, "retry", f"attempt {attempt}")
-    elif drawing.predicate or _has_predicate(state, value["binding_key"]):
-        drawing.edge(_id("predicate", value, event_id), id_, "predicate_gate", "true")
-    else:
-        drawing.edge(_trigger_id(event_id), id_, "trigger_dispatch")
-
-
-def _kind_of(value: Mapping[str, Any]) -> str:
-    return "worker_enqueue" if value["handler_kind"] == "worker" else "dispatch"
 
 
 def _has_predicate(state: State, binding_key: str) -> bool:
@@ -173,156 +128,14 @@ def _has_predicate(state: State, binding_key: str) -> bool:
     return flow.when is not None or flow.function is not None
 
 
-def _succeeded(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    attempt, kind = value["attempt"], _kind_of(value)
-    metadata = {
-        "handler_kind": value["handler_kind"],
-        "target_uri": value["target_uri"],
-        "attempt": str(attempt),
-        "trigger_id": value["trigger_id"],
-        "event_id": drawing.event_id,
-    }
-    outcome = "success"
-    if kind == "worker_enqueue":
-        outcome = "enqueued"
-        queue = value["target_uri"].removeprefix("worker://")
-        metadata |= {"queue_name": queue, "response_topic": responses_of(queue)}
-    id_ = _id("dispatch", value, drawing.event_id, attempt)
-    drawing.node(id_, value["target_uri"], kind, "completed", outcome, metadata)
-
-
-def _recorded(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    drawing.outcome = value["outcome"]
-
-
-def _failed(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    attempt, outcome = value["attempt"], drawing.outcome
-    metadata = {
-        "handler_kind": value["handler_kind"],
-        "target_uri": value["target_uri"],
-        "attempt": str(attempt),
-        "trigger_id": value["trigger_id"],
-        "event_id": drawing.event_id,
-        "error": value["error"][:_ERROR_CHARS_MAX],
-    }
-    status = "cancelled" if outcome == "cancelled" else "failed"
-    id_ = _id("dispatch", value, drawing.event_id, attempt)
-    drawing.node(id_, value["target_uri"], _kind_of(value), status, outcome, metadata)
-
-
-def _retry(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    upcoming, delay_ms = value["attempt"], value["delay_ms"]
-    id_ = _id("retry", value, drawing.event_id, upcoming - 1)
-    metadata = {
-        "trigger_id": value["trigger_id"],
-        "event_id": drawing.event_id,
-        "attempt": str(upcoming),
-        "delay_ms": str(delay_ms),
-        "error": value["error"][:_ERROR_CHARS_MAX],
-    }
-    label = f"retry in {delay_ms} ms"
-    drawing.node(id_, label, "retry", "scheduled", f"attempt_{upcoming}", metadata)
-    failed = _id("dispatch", value, drawing.event_id, upcoming - 1)
-    drawing.edge(failed, id_, "retry", f"attempt {upcoming}")
-
-
-def _cancelled(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    made = value["attempt"]
-    if made == 0 or _id("dispatch", value, drawing.event_id, made) in drawing.nodes:
-        return  # nothing was begun, or its attempt says so
-    id_ = _id("retry", value, drawing.event_id, made)
-    metadata = {
-        "trigger_id": value["trigger_id"],
-        "event_id": drawing.event_id,
-        "attempt": str(made + 1),
-        "error": value["error"][:_ERROR_CHARS_MAX],
-    }
-    drawing.node(id_, "retry cancelled", "retry", "cancelled", "cancelled", metadata)
-
-
-def _evaluated(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    drawing.predicate = True
-    verdict = "true" if value["result"] else "false"
-    metadata = {
-        "trigger_id": value["trigger_id"],
-        "predicate": value["predicate"],
-        "result": verdict,
-        "cost_usd": f"{value['cost_usd_micros'] / 1_000_000:.6f}",
-        "tokens": str(value["tokens"]),
-        "latency_ms": str(value["latency_ms"]),
-        "cached": "true" if value["cached"] else "false",
-        "event_id": drawing.event_id,
-    }
-    if value["reason"] is not None:
-        metadata["reason"] = value["reason"][:_ERROR_CHARS_MAX]
-    id_ = _id("predicate", value, drawing.event_id)
-    drawing.node(id_, value["predicate"], "predicate", "completed", verdict, metadata)
-    drawing.edge(_trigger_id(drawing.event_id), id_, "trigger_dispatch")
-
-
-def _dead(drawing: _Drawing, value: Mapping[str, Any], _state: State) -> None:
-    event_id, count, reason = drawing.event_id, value["attempt_count"], value["reason"]
-    id_ = _id("dlq", value, event_id)
-    metadata = {
-        "trigger_id": value["trigger_id"],
-        "event_id": event_id,
-        "attempt_count": str(count),
-        "final_error": value["final_error"][:_ERROR_CHARS_MAX],
-        "error_class": value["error_class"],
-    }
-    drawing.node(id_, value["trigger_id"], "dlq", "queued", reason, metadata)
-    last = count + 1 if reason in _NOT_COUNTED else count
-    if last:
-        source = _id("dispatch", value, event_id, last)
-    elif drawing.predicate:
-        source = _id("predicate", value, event_id)
-    else:
-        source = _trigger_id(event_id)
-    drawing.edge(source, id_, "dlq_move", f"{count} attempts" if last else reason)
-
-
-_DRAW: dict[str, Callable[[_Drawing, Mapping[str, Any], State], None]] = {
-    "dispatch_started": _started,
-    "dispatch_succeeded": _succeeded,
-    "attempt_recorded": _recorded,
-    "dispatch_failed": _failed,
-    "retry_scheduled": _retry,
-    "dispatch_cancelled": _cancelled,
-    "predicate.evaluated": _evaluated,
-    "dlq_moved": _dead,
-}
-
-
-# ---------------------------------------------------------------------- the trigger
 def _begun(state: State, matched: EventMatched) -> _Drawing:
+    """Return the drawing of a dispatch that has just begun."""
     event = matched["event"]
     row: RowDispatch | None = state.rows.get(f"d:{matched['dispatch_id']}")
     headers = () if row is None else headers_of(row)
-    drawing = _Drawing(matched, event["id"], headers, event["trace_id"])
-    id_ = _trigger_id(event["id"])
-    label = f"{event['provider']}:{event['kind']}"
-    metadata = _metadata_of(event)
-    original = matched["replay_of_event_id"]
-    if original is not None:
-        origin = _trigger_id(original)
-        drawing.node(origin, label, "trigger", "historical", "replayed_from", metadata)
-        drawing.edge(origin, id_, "replay_chain", "replay chain")
-    drawing.node(id_, label, "trigger", "received", "received", metadata)
-    return drawing
+    return _Drawing(matched, event["id"], headers, event["trace_id"], matched)
 
 
-def _metadata_of(event: TriggerEvent) -> dict[str, str]:
-    metadata = {
-        "provider": event["provider"],
-        "event_kind": event["kind"],
-        "signature_status": event["signature_state"],
-    }
-    if event["dedupe_key"] is not None:
-        metadata["dedupe_key"] = event["dedupe_key"]
-    return metadata
-
-
-# ---------------------------------------------------------------------- updates
 def _updates(
     state: State, outputs: list[Output], first: _Drawing | None, traces: Mapping[str, str]
 ) -> list[Output]:
@@ -332,10 +145,9 @@ def _updates(
     """
     drawings: dict[str, _Drawing] = {}
     if first is not None:
-        drawings[first.value["dispatch_id"]] = first
+        drawings[first.about["dispatch_id"]] = first
     for _, kind, event_id, value, _, headers in outputs:
-        draw = _DRAW.get(kind)
-        if draw is None:
+        if kind not in DRAW:
             continue
         assert value is not None, "these records have values"
         dispatch_id: str = value["dispatch_id"]
@@ -345,8 +157,9 @@ def _updates(
             drawing = drawings[dispatch_id] = _Drawing(value, event_id, headers, trace_id)
         elif not drawing.headers:
             drawing.headers = headers
-        draw(drawing, value, state)
-    return [drawing.update() for drawing in drawings.values() if drawing.nodes]
+        drawing.say(kind, value, state)
+    updates = [drawing.update() for drawing in drawings.values()]
+    return [update for update in updates if update is not None]
 
 
 def _trace_of(state: State, dispatch_id: str) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from streams.codec import Codec
 from streams.core.state import Fold
+from streams.engine.forms import Forms
 from topology import Stage, Topology
 from topology.family import family_of
 
@@ -44,12 +45,14 @@ class RowCodec:
 class Sink:
     """How outputs of one (topic, kind) are encoded; `tag` stands for both in the hash chain.
 
+    `forms` encode values that come by their pattern.
     `observed` outputs are noted in the step as values, for whoever counts what was committed.
     """
 
     topic: str
     kind_header: tuple[str, bytes]
     encode: Encode
+    forms: Forms
     tag: bytes
     observed: bool = False
 
@@ -57,7 +60,7 @@ class Sink:
 def sink_of(topic: str, kind: str, encode: Encode, *, observed: bool = False) -> Sink:
     """How outputs of a kind for a topic are written."""
     tag = f"{topic}\0{kind}\0".encode()
-    return Sink(topic, ("kind", kind.encode()), encode, tag, observed)
+    return Sink(topic, ("kind", kind.encode()), encode, Forms(encode), tag, observed)
 
 
 class _Sinks(dict[tuple[str, str], Sink]):

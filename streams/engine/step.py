@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from streams.codec import DecodeError
+from streams.core.pattern import Patterned
 from streams.core.record import Output, Record, Rejection
 from streams.engine import quarantine
 from streams.engine.bound import (
@@ -269,7 +270,10 @@ class _Batch:
         for output in outputs:
             topic, kind, key_text, body, partition, extra = output
             sink = sinks[topic, kind]
-            value = None if body is None else sink.encode(body)
+            if type(body) is Patterned:
+                value = sink.forms.encode(body)
+            else:
+                value = None if body is None else sink.encode(body)
             key = key_text.encode()
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]

@@ -26,6 +26,7 @@ ALLOWED = {
     "json",
     "keyword",
     "math",
+    "operator",
     "re",
     "struct",
     "typing",

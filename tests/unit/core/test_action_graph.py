@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from streams.testing import event, policy, retry_policy
 from tests.support.dispatch_log import LEASE_MS, DispatchLog, completed
 from tests.support.gate_log import GateLog, gated
@@ -74,6 +76,31 @@ def test_an_event_that_is_delivered_at_once_costs_two_updates() -> None:
     assert nodes(log) == {attempt: ("dispatch", "completed", "success")}
     assert edges(log) == []
     assert only(log).value["trace_id"] == f"trace_{EVENT}"
+
+
+@pytest.mark.parametrize("gates", [{}, {"when": "cel:true"}, {"when": "is_big"}])
+@pytest.mark.parametrize("dedupe_key", [None, "delivery-{}", "x{}"])
+def test_updates_that_are_alike_differ_in_ids_alone(
+    gates: dict[str, Any], dedupe_key: str | None
+) -> None:
+    """Once a pattern is known, the engine fills in ids; the first updates are drawn whole."""
+    log = GateLog(gates)
+    told: list[list[str]] = []
+    asks = gates.get("when") == "is_big"
+    for number in range(510, 530):
+        key = None if dedupe_key is None else dedupe_key.format(number)
+        found = event(f"trigger_evt_{number}", dedupe_key=key)
+        name = f"dispatch-{number}"
+        log.arrive(name, number, keys={"when": "true"}, found=found)
+        drawn = [*log.drawn]
+        if asks:
+            log.add("invocation_completed", completed("success", name, attempt=0, result="true"))
+            drawn += log.drawn
+        log.end(name, number, fence=2 if asks else 1)
+        drawn += log.drawn
+        told.append([json.dumps(update.value).replace(str(number), "#") for update in drawn])
+    assert all(each == told[0] for each in told)
+    assert len(told[0]) == (3 if asks else 2)
 
 
 def test_a_retry_is_a_node_between_two_attempts_and_the_last_one_leads_to_the_dlq() -> None:
