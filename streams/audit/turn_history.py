@@ -78,6 +78,15 @@ class TurnHistory:
         found = self._open.get(offset)
         return None if found is None else found.envelope
 
+    def sessions(self) -> set[str]:
+        """Return the sessions that have such a turn."""
+        return {turn.envelope.session_id for turn in self._open.values()}
+
+    def holds(self, value: Mapping[str, Any]) -> bool:
+        """Whether the owner that says a word holds its turn before it."""
+        turn = self._open.get(value["turn_offset"])
+        return turn is not None and turn.held_by == value["fence"]
+
     def fits(self, value: Mapping[str, Any]) -> bool:
         """Whether a word counts: a lower fence is that of an owner that was fenced."""
         return int(value["fence"]) >= self._fence

@@ -1,13 +1,14 @@
 """Invariants of agent turns, judged on the log alone: nothing of what ran them is asked.
 
-    group's offset → words → turns, dead letters, goals and tasks → words, to see what moves
+    group's offset → words → turns, dead letters, goals and tasks, sessions → words again
 
 Ends are fixed in this order: each turn below the group's offset has its end before that of the
 words, and all that a word says of a turn or record is there when these are read.  What is said of a
-record meanwhile is in the second end of the words: how that one stands is then not judged.
+record or session meanwhile is in the second end of the words: how that one stands is then not
+judged.
 
 Words are read with the turns that they are about, so of a partition only the turns that are not
-over are held, 17 bytes of each record that is no turn, and what `TurnRecords` keeps.
+over are held, 17 bytes of each record that is no turn, and what `Keyed` keeps.
 
 Source: DESIGN "Proof", "A turn"; decision A2.
 """
@@ -17,30 +18,33 @@ from __future__ import annotations
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streams.audit.keyed import hash_of
 from streams.audit.log import Cursor, LogReader, LogRecord, Place, Span
 from streams.audit.turn_history import KINDS, TurnHistory
 from streams.audit.turn_records import TurnRecords
+from streams.audit.turn_sessions import TurnSessions
 from streams.codec import Codec, DecodeError
 from streams.core.record import Position
 from streams.core.turn.envelope import EnvelopeError
-from streams.core.turn.record import goal_key, job_key
-from streams.core.turn.words import CLAIMS, DEAD_LETTERS, TURNS
-from streams.edge.turns.turn_codec import decode_turn
+from streams.core.turn.record import goal_key, job_key, session_record_key
+from streams.core.turn.words import CLAIMS, DEAD_LETTERS, JOBS, SESSIONS, TURNS
+from streams.edge.turns.turn_codec import decode_turn, is_owners
 from streams.errors import TopologyError
 from topology.edges import TURN_WORKER
 
 __all__ = ["SHOWN_MAX", "TurnVerdict", "TurnViolation", "judge_turns"]
 
-RECORDS = "agent.jobs"
 SHOWN_MAX = 1_000
 """Violations of one partition that are told one by one; all are counted."""
 
+_BESIDE = (DEAD_LETTERS, JOBS, SESSIONS)
+_SESSION_PREFIX = session_record_key("")
 _HASH_BYTES = 8
 _SKEW_MS = 3_600_000
 """Producers and workers put their own clocks' times; so far apart they may be."""
@@ -84,6 +88,7 @@ class _Ends(NamedTuple):
     turns: Span
     letters: Span
     records: Span
+    sessions: Span
     later: int
 
 
@@ -95,7 +100,7 @@ def judge_turns(reader: LogReader, codec: Codec) -> list[TurnVerdict]:
     partitions = range(reader.partitions(TURNS))
     if not partitions:
         return []
-    counts = {topic: reader.partitions(topic) for topic in (CLAIMS, DEAD_LETTERS, RECORDS)}
+    counts = {topic: reader.partitions(topic) for topic in (CLAIMS, *_BESIDE)}
     wrong = [
         f"topic {topic} has {count} partitions, expected {len(partitions)} as {TURNS} has"
         for topic, count in counts.items()
@@ -116,16 +121,15 @@ def judge_turns(reader: LogReader, codec: Codec) -> list[TurnVerdict]:
 
 def _ends(reader: LogReader, partitions: range) -> dict[int, _Ends]:
     words = reader.spans([(CLAIMS, number) for number in partitions])
-    others = reader.spans(
-        [(topic, number) for topic in (TURNS, DEAD_LETTERS, RECORDS) for number in partitions]
-    )
+    others = reader.spans([(topic, number) for topic in (TURNS, *_BESIDE) for number in partitions])
     later = reader.spans([(CLAIMS, number) for number in partitions])
     return {
         number: _Ends(
             words[CLAIMS, number],
             others[TURNS, number],
             others[DEAD_LETTERS, number],
-            others[RECORDS, number],
+            others[JOBS, number],
+            others[SESSIONS, number],
             later[CLAIMS, number].end,
         )
         for number in partitions
@@ -142,7 +146,8 @@ class _Partition:
         self._verdict = verdict
         number = verdict.partition
         self._turns, self._words = (TURNS, number), (CLAIMS, number)
-        self._letters, self._records = (DEAD_LETTERS, number), (RECORDS, number)
+        self._letters, self._records = (DEAD_LETTERS, number), (JOBS, number)
+        self._sessions = (SESSIONS, number)
         self._first_turn = self._judged_from()
         self._next_turn = self._first_turn
         self._cursor = Cursor(reader.read(self._turns, self._first_turn, ends.turns.end))
@@ -151,23 +156,39 @@ class _Partition:
         self._hashes = array("Q")  # the beginning of each one's SHA-256
 
     def judge(self, folder: Path) -> None:
-        """Judge words and turns, then dead letters, then goals and tasks."""
+        """Judge words and turns, then dead letters, then goals, tasks and sessions."""
         whole = self._ends.words.start == 0
-        with TurnRecords(folder, self._words, self._records, whole=whole) as records:
+        with (
+            TurnRecords(folder, self._words, self._records, whole=whole) as records,
+            TurnSessions(folder, self._words, self._sessions) as sessions,
+        ):
             for record in _each(self._reader, self._words, self._ends.words):
-                self._judge_word(record, records)
+                self._judge_word(record, records, sessions)
             self._judge_ends()
             for record in _each(self._reader, self._records, self._ends.records):
                 self._note_record(record, records)
+            for record in _each(self._reader, self._sessions, self._ends.sessions):
+                self._note_session(record, sessions)
             for record in _each(
                 self._reader, self._words, Span(self._ends.words.end, self._ends.later)
             ):
-                said = self._said(record)
-                key = None if said is None else self._key_of(said[1])
-                if key is not None:
-                    records.moves(key)
+                self._note_later(record, records, sessions)
             for position, what in records.judge():
                 self._verdict.found(position, what)
+            for position, what in sessions.judge(self._waiting()):
+                self._verdict.found(position, what)
+            if records.given_up:
+                self._verdict.notes.append(
+                    f"{records.given_up:,} goals or tasks stand as the API left them when their "
+                    "turns got no ack, though these had been enqueued and were begun"
+                )
+
+    def _waiting(self) -> Callable[[int], bool]:
+        """Return what tells whether a session, by its hash, may have a turn that is not over."""
+        if self._next_turn < self._ends.turns.end:
+            return lambda _key: True  # what was enqueued since is not read
+        known = {hash_of(session_id) for session_id in self._history.sessions()}
+        return known.__contains__
 
     def _judged_from(self) -> int:
         """Return the first turn of which all words are there, and note what is not judged."""
@@ -218,7 +239,7 @@ class _Partition:
         )
         return None
 
-    def _judge_word(self, record: LogRecord, records: TurnRecords) -> None:
+    def _judge_word(self, record: LogRecord, records: TurnRecords, sessions: TurnSessions) -> None:
         self._verdict.words += 1
         said = self._said(record)
         if said is None:
@@ -228,8 +249,11 @@ class _Partition:
         if offset < self._ends.turns.end:
             self._read_turns(offset + 1)
         key = self._key_of(value)
-        if key is not None and self._history.fits(value):
-            records.word(key, record.offset, kind, value)
+        if self._history.fits(value):
+            if offset < self._first_turn or self._history.turn(offset) is not None:
+                sessions.word(record.offset, kind, value, is_held=self._history.holds(value))
+            if key is not None:
+                records.word(key, record.offset, kind, value)
         position = Position(*self._words, record.offset)
         for what in self._history.add(kind, value):
             self._verdict.found(position, f"{kind} of job {value['job_id']}: {what}")
@@ -302,6 +326,14 @@ class _Partition:
             else:
                 kept[at] = True
 
+    def _note_later(self, record: LogRecord, records: TurnRecords, sessions: TurnSessions) -> None:
+        """Note what moves on while it is judged."""
+        if (said := self._said(record)) is None:
+            return
+        sessions.moves(said[1]["session_id"])
+        if (key := self._key_of(said[1])) is not None:
+            records.moves(key)
+
     def _note_record(self, record: LogRecord, records: TurnRecords) -> None:
         if record.key is None:
             return
@@ -309,10 +341,28 @@ class _Partition:
         if record.value is None:
             records.record(key, record.offset, None)
         elif _kind_of(record) in {"agent_goal", "agent_job"}:
-            try:
-                records.record(key, record.offset, self._codec.decode(record.value)[1])
-            except DecodeError as error:
-                self._verdict.found(Position(*self._records, record.offset), f"it is {error}")
+            value = self._decoded(self._records, record)
+            if value is not None:
+                records.record(key, record.offset, value, by_owner=is_owners(record.headers))
+
+    def _note_session(self, record: LogRecord, sessions: TurnSessions) -> None:
+        key = (record.key or b"").decode(errors="replace")
+        if not key.startswith(_SESSION_PREFIX):
+            return
+        session_id = key.removeprefix(_SESSION_PREFIX)
+        if record.value is None:
+            sessions.session(session_id, record.offset, None)
+        elif (value := self._decoded(self._sessions, record)) is not None:
+            by_owner = is_owners(record.headers)
+            sessions.session(session_id, record.offset, value["status"], by_owner=by_owner)
+
+    def _decoded(self, place: Place, record: LogRecord) -> dict[str, Any] | None:
+        """Return a record's value; None, and that it is told, when it has none."""
+        try:
+            return self._codec.decode(record.value or b"")[1]
+        except DecodeError as error:
+            self._verdict.found(Position(*place, record.offset), f"it is {error}")
+            return None
 
 
 def _each(reader: LogReader, place: Place, span: Span) -> Iterator[LogRecord]:

@@ -11,39 +11,36 @@ A record that runs under an owner's fence must have been claimed, where all word
 claim after an end, and an end after another one, break a rule as well: an end is never left.  Of
 something that was paused and resumed by two at once the record may be `pending` under a claim.
 
-Keys are told apart by a hash of 64 bits.  Words and records go to files, in one of BUCKETS parts by
-their hash; one part at a time is judged in memory.
+The API fails a record whose turn got no ack in time, or pauses it again when it was to be resumed.
+The broker may have had that turn all the same, so that its worker has begun or even ended it before
+the API's word comes: such a record stands as the API left it whatever the words say.  That is
+lawful, since whoever asked was told so, and is counted.
 
 Source: DESIGN "Proof"; `streams.core.turn.record`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, get_args
 
-from streams.audit.spool import Spool
+from streams.audit.keyed import Keyed
 from streams.core.record import Position
 from streams.core.turn.claim import ENDED
+from streams.core.turn.record import NOT_ENQUEUED
 from streams.core.wire import AgentJobStatus
 
-__all__ = ["BUCKETS", "FORGOTTEN", "TurnRecords"]
-
-BUCKETS = 64
-"""Parts by hash: of each at most one block is in memory while all are written."""
+__all__ = ["FORGOTTEN", "TurnRecords"]
 
 FORGOTTEN = "forgotten"
 """Stands for the status of a key whose last record says that there is nothing any more."""
 
-_ENTRY = struct.Struct("<QqqBB?")
-_KEY_BYTES = 8
-_STATUSES: tuple[str, ...] = (*get_args(AgentJobStatus), FORGOTTEN, "")
+_GIVEN_UP = "given up"
+"""Stands for what the API wrote of a turn that got no ack."""
+
+_STATUSES: tuple[str, ...] = (*get_args(AgentJobStatus), FORGOTTEN, _GIVEN_UP, "")
 _CODES = {status: code for code, status in enumerate(_STATUSES)}
 _KINDS = ("turn_claimed", "turn_claim_released", "turn_finished", "record")
 _AFTER_PAUSE = frozenset({"paused", "pending", "cancelled", "failed", FORGOTTEN})
@@ -71,14 +68,10 @@ class TurnRecords:
         self, folder: Path, claims: tuple[str, int], records: tuple[str, int], *, whole: bool
     ) -> None:
         self._claims, self._records = claims, records
-        self._files = ExitStack()
-        name = f"turns-{claims[1]}"
-        self._words_spool = self._files.enter_context(Spool(folder / f"{name}-words", _ENTRY))
-        self._records_spool = self._files.enter_context(Spool(folder / f"{name}-records", _ENTRY))
-        self._words = [self._words_spool.sequence() for _ in range(BUCKETS)]
-        self._stands = [self._records_spool.sequence() for _ in range(BUCKETS)]
+        self._keys = Keyed(folder, f"turns-{claims[1]}", said="qqBB?", stands="qqB")
         self._whole = whole
-        self._moving: set[int] = set()
+        self.given_up = 0
+        """Records that stand as the API left them, whose turns got no ack and were begun."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,45 +82,41 @@ class TurnRecords:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._files.close()
-        for spool in (self._words_spool, self._records_spool):
-            spool.path.unlink()
+        self._keys.__exit__(error_type, error, traceback)
 
     def word(self, key: str, offset: int, kind: str, value: dict[str, Any]) -> None:
         """Take the next word that counts about the goal or task of `key`."""
-        status = value.get("record_status") or ""
+        status = _code(value.get("record_status") or "")
         ran = value.get("outcome") == "completed"
-        self._add(self._words, key, _Said(offset, value["fence"], kind, status, ran))
+        self._keys.say(key, offset, value["fence"], _KINDS.index(kind), status, ran)
 
-    def record(self, key: str, offset: int, value: dict[str, Any] | None) -> None:
-        """Take the next record of `key`."""
+    def record(
+        self, key: str, offset: int, value: dict[str, Any] | None, *, by_owner: bool = True
+    ) -> None:
+        """Take the next record of `key`; None forgets it, `by_owner` says who wrote it."""
         status, fence = (FORGOTTEN, 0) if value is None else (value["status"], value["fence"])
-        self._add(self._stands, key, _Said(offset, fence, "record", status))
+        if value is not None and not by_owner and _is_given_up(value):
+            status = _GIVEN_UP
+        self._keys.stand(key, offset, fence, _code(status))
 
     def moves(self, key: str) -> None:
         """Note that more is said of `key` than was taken: how it stands is not judged."""
-        self._moving.add(_hash_of(key))
+        self._keys.moves(key)
 
     def judge(self) -> Iterator[tuple[Position, str]]:
         """Yield what is wrong, key by key."""
-        for words, stands in zip(self._words, self._stands, strict=True):
-            by_key: defaultdict[int, list[_Said]] = defaultdict(list)
-            for key, *fields in words.stored():
-                by_key[key].append(_said(*fields))
-            last = {key: _said(*fields) for key, *fields in stands.stored()}
+        moving = self._keys.moving
+        for words, stands in self._keys.parts():
+            by_key = {key: [_said(*fields) for fields in said] for key, said in words.items()}
+            last = {key: _stands(*fields) for key, fields in stands.items()}
             for key, said in by_key.items():
                 yield from self._ends(said)
-                if key not in self._moving:
+                if key not in moving:
                     yield from self._standing(said, last.get(key))
-            for key in last.keys() - by_key.keys() - self._moving if self._whole else ():
+            for key in last.keys() - by_key.keys() - moving if self._whole else ():
                 if last[key].status == "running" and last[key].fence > 0:
                     at = Position(*self._records, last[key].offset)
                     yield at, f"its record is running under fence {last[key].fence}, unclaimed"
-
-    def _add(self, buckets: list[Any], key: str, said: _Said) -> None:
-        hashed = _hash_of(key)
-        kind, status = _KINDS.index(said.kind), _CODES.get(said.status, _CODES["unknown"])
-        buckets[hashed % BUCKETS].add(hashed, said.offset, said.fence, kind, status, said.ran)
 
     def _ends(self, said: list[_Said]) -> Iterator[tuple[Position, str]]:
         """Judge that an end is never left."""
@@ -148,6 +137,9 @@ class TurnRecords:
             return
         word = telling[-1]
         status = FORGOTTEN if last is None else last.status
+        if status == _GIVEN_UP:
+            self.given_up += word.status not in {"failed", "paused"}
+            return
         expected = _expected(telling)
         at = self._word(word) if last is None else Position(*self._records, last.offset)
         if expected and status not in expected:
@@ -187,5 +179,16 @@ def _said(offset: int, fence: int, kind: int, status: int, ran: bool) -> _Said: 
     return _Said(offset, fence, _KINDS[kind], _STATUSES[status], ran)
 
 
-def _hash_of(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=_KEY_BYTES).digest(), "little")
+def _stands(offset: int, fence: int, status: int) -> _Said:
+    return _Said(offset, fence, "record", _STATUSES[status])
+
+
+def _is_given_up(value: dict[str, Any]) -> bool:
+    """Whether the API wrote it since a turn got no ack: nothing else makes it pause a goal."""
+    if value["status"] == "paused":
+        return True
+    return value["status"] == "failed" and (value["error"] or "").startswith(NOT_ENQUEUED)
+
+
+def _code(status: str) -> int:
+    return _CODES.get(status, _CODES["unknown"])

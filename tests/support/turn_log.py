@@ -19,13 +19,15 @@ from streams.core.turn.record import (
     new_goal,
     released_goal,
     resumed_goal,
+    session_record_key,
 )
+from streams.core.turn.session import began, ended, new_session
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, TURNS
-from streams.core.wire import AgentGoal, TurnOutcome
-from streams.edge.turns.turn_codec import decode_turn, encode_turn
+from streams.core.wire import AgentGoal, AgentJobStatus, AgentSession, TurnOutcome
+from streams.edge.turns.turn_codec import CAUSE, decode_turn, encode_turn
 
 GROUP = "agent-dispatch"
-JOBS = "agent.jobs"
+JOBS, SESSIONS = "agent.jobs", "agent.sessions"
 CODEC = Codec()
 
 
@@ -34,12 +36,14 @@ class TurnLog:
 
     def __init__(self) -> None:
         self.log = MemoryLog()
-        for topic in (TURNS, CLAIMS, DEAD_LETTERS, JOBS):
+        for topic in (TURNS, CLAIMS, DEAD_LETTERS, JOBS, SESSIONS):
             self.log.create(topic, 1)
         self.now_ms = 1_000
         self.holder = Holder(token="w1", host="h", fence=1)
         self.turns: dict[int, AgentTurnEnvelope] = {}
         self.goals: dict[str, AgentGoal] = {}
+        self.sessions: dict[str, AgentSession] = {}
+        self.over: set[int] = set()
         self.attempts: dict[int, int] = {}
 
     # ------------------------------------------------------------------ what producers do
@@ -55,7 +59,9 @@ class TurnLog:
                 "max_iterations": 1,
                 "constraints": [],
             }
-            self._keep(new_goal(name, session_id, spec, now_ms=self.now_ms))
+            self.keep(new_goal(name, session_id, spec, now_ms=self.now_ms), by_owner=False)
+        if session_id not in self.sessions:
+            self.keep_session(new_session(session_id, now_ms=self.now_ms), by_owner=False)
         envelope = AgentTurnEnvelope(
             job_id=f"job-{number}", session_id=session_id, payload_ref=name, enqueued_at_ms=1
         )
@@ -72,7 +78,7 @@ class TurnLog:
     def resume(self, goal_id: str) -> int:
         """Resume a paused goal, which enqueues another turn."""
         goal = self.goals[goal_id]
-        self._keep(resumed_goal(goal, now_ms=self.now_ms))
+        self.keep(resumed_goal(goal, now_ms=self.now_ms), by_owner=False)
         return self.enqueue(goal["session_id"], goal_id)
 
     # ------------------------------------------------------------------ what owners do
@@ -89,7 +95,8 @@ class TurnLog:
         at = self._at(offset)
         said = words.claimed(envelope, at, self.holder, attempt=attempt, now_ms=self.now_ms)
         self._say(said)
-        self._keep(claimed)
+        self.keep(claimed)
+        self.keep_session(began(self.sessions[envelope.session_id], now_ms=self.now_ms))
 
     def release(self, offset: int) -> None:
         """Give a turn back."""
@@ -99,7 +106,8 @@ class TurnLog:
                 envelope, self._at(offset), self.holder, reason="handover", now_ms=self.now_ms
             )
         )
-        self._keep(released_goal(self.goals[envelope.payload_ref], now_ms=self.now_ms))
+        self.keep(released_goal(self.goals[envelope.payload_ref], now_ms=self.now_ms))
+        self.keep_session({**self.sessions[envelope.session_id], "status": "queued"})
 
     def finish(self, offset: int, status: Any = "completed") -> None:
         """End a turn that runs; its goal is then `status`."""
@@ -112,18 +120,20 @@ class TurnLog:
         )
         tried = words.Tried(self.attempts[offset], self.now_ms)
         self._end(offset, "failed" if status == "failed" else "completed", status, tried)
-        self._keep(goal)
+        self.keep(goal)
+        self._leave(offset, status)
 
     def skip(self, offset: int) -> None:
         """End a turn that has nothing to do."""
         status = self.goals[self.turns[offset].payload_ref]["status"]
         self._end(offset, "skipped", status, None)
+        self._leave(offset, status)
 
     def reject(self, offset: int) -> None:
         """End a turn that shall not run, since its session is busy; its goal has failed."""
         goal = self.goals[self.turns[offset].payload_ref]
         self._end(offset, "rejected", "failed", None)
-        self._keep(ended_goal(goal, "failed", executed_by=self.holder.token, now_ms=self.now_ms))
+        self.keep(ended_goal(goal, "failed", executed_by=self.holder.token, now_ms=self.now_ms))
 
     def bury(self, offset: int) -> None:
         """Keep what is no turn."""
@@ -177,11 +187,35 @@ class TurnLog:
             now_ms=self.now_ms,
         )
         self._say(said)
+        self.over.add(offset)
 
-    def _keep(self, goal: AgentGoal) -> None:
+    def keep(self, goal: AgentGoal, *, by_owner: bool = True) -> None:
+        """Write a goal as it stands now."""
         self.goals[goal["goal_id"]] = goal
         value = CODEC.encode("agent_goal", goal)
-        self._append(JOBS, goal_key(goal["goal_id"]), value, "agent_goal")
+        self._append(JOBS, goal_key(goal["goal_id"]), value, "agent_goal", by_owner=by_owner)
+
+    def keep_session(self, session: AgentSession, *, by_owner: bool = True) -> None:
+        """Write a session as it stands now."""
+        session_id = session["session_id"]
+        self.sessions[session_id] = session
+        value, key = CODEC.encode("agent_session", session), session_record_key(session_id)
+        self._append(SESSIONS, key, value, "agent_session", by_owner=by_owner)
+
+    def _leave(self, offset: int, status: AgentJobStatus) -> None:
+        """Write the session as its turn leaves it."""
+        session_id = self.turns[offset].session_id
+        others_wait = any(
+            at not in self.over and each.session_id == session_id for at, each in self.turns.items()
+        )
+        self.keep_session(
+            ended(
+                self.sessions[session_id],
+                record_status=status,
+                others_wait=others_wait,
+                now_ms=self.now_ms,
+            )
+        )
 
     def _say(self, said: Output) -> None:
         value = CODEC.encode(said.kind, cast("dict[str, Any]", said.value))
@@ -190,6 +224,8 @@ class TurnLog:
     def _at(self, offset: int) -> Position:
         return Position(TURNS, 0, offset)
 
-    def _append(self, topic: str, key: str, value: bytes | None, kind: str) -> int:
-        headers = [("kind", kind.encode())]
+    def _append(
+        self, topic: str, key: str, value: bytes | None, kind: str, *, by_owner: bool = False
+    ) -> int:
+        headers = [("kind", kind.encode()), *([(CAUSE, b"")] if by_owner else [])]
         return self.log.append((topic, 0), self.now_ms, key.encode(), value, headers)

@@ -24,6 +24,7 @@ from streams.core.wire import AgentGoal, AgentJob, AgentJobStatus, GoalSpec, Tur
 
 __all__ = [
     "DESCRIPTION_CHARS_MAX",
+    "NOT_ENQUEUED",
     "RESULT_CHARS_MAX",
     "End",
     "Holder",
@@ -48,6 +49,9 @@ RESULT_CHARS_MAX = 4_000
 
 DESCRIPTION_CHARS_MAX = 65_536
 """Of what a task is to do."""
+
+NOT_ENQUEUED = "not enqueued: "
+"""Begins the error of a record whose turn was not enqueued, as far as is known."""
 
 End = Literal["completed", "failed", "cancelled", "paused"]
 

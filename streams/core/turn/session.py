@@ -35,6 +35,7 @@ __all__ = [
     "ended",
     "new_session",
     "said",
+    "status_after",
 ]
 
 Role = Literal["user", "assistant", "system", "tool"]
@@ -109,11 +110,13 @@ def ended(
     Args: record_status: of the turn's goal or task; None when it has none.
           others_wait: whether more turns of the session are known.
     """
-    after: AgentSessionStatus = "idle"
-    if record_status is not None:
-        after = _SESSION_AFTER.get(record_status, "idle")
-    status: AgentSessionStatus = "queued" if others_wait else after
+    status: AgentSessionStatus = "queued" if others_wait else status_after(record_status)
     return {**session, "status": status, "updated_at_ms": now_ms}
+
+
+def status_after(record_status: AgentJobStatus | None, /) -> AgentSessionStatus:
+    """Return how a session stands after its last turn, by what that one's goal or task is now."""
+    return "idle" if record_status is None else _SESSION_AFTER.get(record_status, "idle")
 
 
 def said(session: AgentSession, role: Role, content: str, /, *, now_ms: int) -> AgentSession:

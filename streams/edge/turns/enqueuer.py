@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from streams.core.turn.envelope import JOB_ID_PREFIX, AgentTurnEnvelope, EnvelopeError, parse_json
 from streams.core.turn.goal_spec import GoalSpecError, parse_goal_spec
-from streams.core.turn.record import DESCRIPTION_CHARS_MAX
+from streams.core.turn.record import DESCRIPTION_CHARS_MAX, NOT_ENQUEUED
 from streams.edge.turns.inline import InlineTurns
 from streams.edge.turns.task_queue import TurnRejected
 from streams.edge.turns.turn_ledger import TurnLedger
@@ -266,7 +266,7 @@ class Enqueuer:
         extra = {"record": record.record_id, "session": record.session_id, "reason": reason}
         _LOG.warning("turn_not_enqueued", extra=extra)
         failing: list[Awaitable[object]] = [
-            self._ledger.move(record, to=Status.FAILED, error=f"not enqueued: {reason}")
+            self._ledger.move(record, to=Status.FAILED, error=f"{NOT_ENQUEUED}{reason}")
         ]
         if is_new:
             failing.append(self._ledger.fail_session(record.session_id))

@@ -5,6 +5,7 @@ Source: SEMANTICS 8.1; DESIGN "Topics".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import cast
 
@@ -20,7 +21,10 @@ from streams.core.turn.envelope import (
 )
 from streams.core.wire import AgentTurn
 
-__all__ = ["decode_turn", "encode_turn"]
+__all__ = ["CAUSE", "decode_turn", "encode_turn", "is_owners"]
+
+CAUSE = "cause"
+"""Header of what an owner of a partition writes: the position of the turn that it is about."""
 
 _SCHEMA = "agent_turn"
 _ID_BYTES = 16
@@ -56,3 +60,8 @@ def decode_turn(
     if schema != _SCHEMA:
         raise EnvelopeError((f"the value is a record {schema}, expected {_SCHEMA} or JSON",))
     return from_record(cast("AgentTurn", record))
+
+
+def is_owners(headers: Iterable[tuple[str, bytes]], /) -> bool:
+    """Whether an owner of a partition wrote a record: what the API writes has no cause."""
+    return any(name == CAUSE for name, _ in headers)

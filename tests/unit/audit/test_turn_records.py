@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from streams.core.turn.record import goal_key
+from streams.core.turn.record import NOT_ENQUEUED, goal_key
 from streams.core.turn.words import CLAIMS
 from tests.support.turn_log import CODEC, JOBS, TurnLog
 
@@ -85,6 +87,35 @@ def test_a_goal_that_was_resumed_twice_may_be_pending_while_it_runs() -> None:
     again = log.resume("goal-0")
     log.claim(again)
     _change_last(log, status="pending")
+    assert log.told() == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_the_api_gave_up_on_and_was_begun_all_the_same_is_lawful_and_noted(
+    ends: bool,
+) -> None:
+    log = TurnLog()
+    turn = log.enqueue()
+    log.claim(turn)
+    if ends:
+        log.finish(turn)
+    failed: Any = {**log.goals["goal-0"], "status": "failed", "error": f"{NOT_ENQUEUED}no ack"}
+    log.keep(failed, by_owner=False)
+    verdict = log.verdict()
+    assert verdict.violations == []
+    assert any("1 goals or tasks stand as the API left them" in note for note in verdict.notes)
+    log.keep(failed)  # a worker never says so
+    assert len(log.told()) == 1
+
+
+def test_a_goal_whose_resumption_got_no_ack_is_paused_though_its_turn_ran() -> None:
+    log = TurnLog()
+    turn = log.enqueue()
+    log.claim(turn)
+    log.finish(turn, "paused")
+    again = log.resume("goal-0")
+    log.claim(again)
+    log.keep({**log.goals["goal-0"], "status": "paused"}, by_owner=False)
     assert log.told() == []
 
 

@@ -17,12 +17,11 @@ from streams.codec import Codec
 from streams.core.record import Output, Position
 from streams.core.turn.gathering import Batch
 from streams.core.turn.words import CLAIMS, TURNS
+from streams.edge.turns.turn_codec import CAUSE
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
 
-__all__ = ["BatchWriter", "is_owners"]
-
-_CAUSE = "cause"
+__all__ = ["BatchWriter"]
 
 
 class BatchWriter(NamedTuple):
@@ -64,12 +63,7 @@ class BatchWriter(NamedTuple):
             None if value is None else self.codec.encode(kind, value),
             [
                 ("kind", kind.encode()),
-                (_CAUSE, str(cause).encode()),
+                (CAUSE, str(cause).encode()),
                 *((name, content.encode()) for name, content in extra),
             ],
         )
-
-
-def is_owners(headers: list[tuple[str, bytes]], /) -> bool:
-    """Whether an owner of a partition wrote a record: what the API writes has no cause."""
-    return any(name == _CAUSE for name, _ in headers)

@@ -19,10 +19,10 @@ from streams.codec import Codec, DecodeError
 from streams.core.turn.held import Held
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
 from streams.core.turn.words import JOBS, SESSIONS
-from streams.edge.turns.kafka.batch_writer import is_owners
 from streams.edge.turns.kafka.feed import Feed, Fetched, Place
 from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.edge.turns.kafka.taking import Taker
+from streams.edge.turns.turn_codec import is_owners
 from streams.errors import BrokerError
 from streams.observe import logs
 from streams.settings import Settings

@@ -33,7 +33,7 @@ from streams.core.record import Position
 from streams.core.turn.claim import ENDED
 from streams.core.turn.envelope import EnvelopeError
 from streams.core.turn.partition_key import partition_of_session
-from streams.core.turn.record import ended_goal, ended_job, goal_key, job_key
+from streams.core.turn.record import NOT_ENQUEUED, ended_goal, ended_job, goal_key, job_key
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, JOBS, SESSIONS, TURNS
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.edge.turns.kafka.layout import counts_of
@@ -58,7 +58,7 @@ _BATCH = 500
 _READ_S = 1.0
 _SILENCE_S = 30.0
 _FENCES_AT_ONCE = 16
-_TOO_LATE = "not enqueued: partitions were being added meanwhile; ask for it again"
+_TOO_LATE = f"{NOT_ENQUEUED}partitions were being added meanwhile; ask for it again"
 
 
 class Flight(NamedTuple):
