@@ -109,6 +109,7 @@ class _Scheduler:
             "claim_ttl_ms": 300_000,
             "draining": draining,
             "once": False,
+            "divided": False,
             "seq": self._seq,
         }
         return self.fold("worker_heartbeat", heartbeat)

@@ -257,10 +257,12 @@ WORKER_TOPICS: tuple[Topic, ...] = (
         name="worker.deliveries",
         role=TopicRole.QUEUE,
         key="consumer id",
-        doc="Granted jobs with their body, and what gates said, for the worker that it is about.",
+        doc="Granted jobs with their body, and other answers, for the worker that they are about.",
         kinds=(
             ("jobs_granted", "jobs_granted"),
             ("nothing_ready", "nothing_ready"),
+            ("jobs_waiting", "jobs_waiting"),
+            ("worker_replaced", "worker_replaced"),
             ("gates_answered", "gates_answered"),
             ("purge_answered", "purge_answered"),
         ),

@@ -77,8 +77,8 @@ def run(
     The scheduler grants jobs (`harn orchestrator serve`, or `--role relay --role scheduler`); any
     number of workers may share a queue.
 
-    Exit codes: 0 stopped on request; 2 settings, 3 topology, 4 manifest; 5 broker; 7 handlers that
-    do not end.
+    Exit codes: 0 stopped on request; 2 settings, or another worker has taken its name; 3 topology;
+    4 manifest; 5 broker; 7 handlers that do not end.
     """
     ttl_ms = claim_ttl_ms_of(claim_ttl)
     name = consumer_id_of(consumer_id)

@@ -952,6 +952,19 @@ class JobsReady(TypedDict):
     jobs: Sequence[ReadyJob]
 
 
+class JobsWaiting(TypedDict):
+    """The record JobsWaiting.
+
+    To a worker that divides its room among partitions: jobs wait in this one, and it has no room
+    for them here.
+    """
+
+    consumer_id: str
+    incarnation: str
+    partition: int
+    weight: int
+
+
 class JournalEntry(TypedDict):
     """What one stage transaction did; the chain makes tampering visible."""
 
@@ -2089,4 +2102,16 @@ class WorkerHeartbeat(TypedDict):
     claim_ttl_ms: int
     draining: bool
     once: bool
+    divided: bool
     seq: int
+
+
+class WorkerReplaced(TypedDict):
+    """The record WorkerReplaced.
+
+    To a worker whose name another start has taken since: what it had claimed is released, and
+    nothing is granted to it.
+    """
+
+    consumer_id: str
+    incarnation: str

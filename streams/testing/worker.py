@@ -22,7 +22,7 @@ from streams.codec import Codec
 from streams.core import worker_queue
 from streams.core.placement import partition_of
 from streams.core.ready_jobs import mailbox_key
-from streams.core.wire import GatesAnswered, JobsGranted
+from streams.core.wire import GatesAnswered, JobsGranted, JobsWaiting
 from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import timed_out
 from streams.edge.worker.consumer import Consumer
@@ -31,6 +31,7 @@ from streams.edge.worker.gate_asks import asked_for
 from streams.edge.worker.held import HeldJob, HeldJobs
 from streams.edge.worker.response import response_of
 from streams.edge.worker.run import Answer, JobRunner
+from streams.edge.worker.shares import Shares
 from streams.testing.invoker import Duration, Run, run_now
 from streams.testing.memory_kafka import MemoryKafka, header
 from streams.testing.relay import create_queue_topics, source_of
@@ -43,6 +44,9 @@ CLAIM_TTL_MS = 300_000
 
 BEAT_MS = 500
 """What it said of itself counts for so long at least: less than any time to live of a worker."""
+
+_BELIEVED_MS = 5 * BEAT_MS // 2
+"""How long it is believed that jobs wait where a partition has said so."""
 
 _MANY = 1_000
 
@@ -94,6 +98,7 @@ class MemoryWorker:
         self._said: tuple[int, ...] = ()
         self._said_ms = self._seq = 0
         self._has_news = True
+        self._shares = Shares((), _BELIEVED_MS)
         self._summaries_read = [0] * kafka.partitions(worker_queue.QUEUES)
         self._ready: dict[str, int] = {}
         self._register()
@@ -154,11 +159,15 @@ class MemoryWorker:
     def _take(self, kind: str | None, value: bytes) -> None:
         if kind == "gates_answered":
             self._admit(cast("GatesAnswered", self._codec.decode(value)[1]))
+        if kind == "jobs_waiting":
+            self._note_waiting(cast("JobsWaiting", self._codec.decode(value)[1]))
         if kind != "jobs_granted":
             return
         granted = cast("JobsGranted", self._codec.decode(value)[1])
         if granted["incarnation"] != self.incarnation:
             return
+        partition = partition_of(granted["queue"].encode(), self._kafka.partitions(REQUESTS))
+        self._shares.granted(partition, self._kafka.clock.now_ms)
         ttl_ms = min(self.terms.claim_ttl_ms, granted["claim_ttl_ms"])
         for job in granted["jobs"]:
             self._held.grant(granted["queue"], job, self._kafka.clock.now_ms + ttl_ms)
@@ -178,6 +187,12 @@ class MemoryWorker:
             else:
                 self._held.withdraw(said["queue"], each["claim_id"])
                 self._has_news = True  # it has room that the scheduler does not know of
+
+    def _note_waiting(self, said: JobsWaiting) -> None:
+        if said["incarnation"] != self.incarnation:
+            return
+        self._shares.waiting(said["partition"], said["weight"], self._kafka.clock.now_ms)
+        self._has_news = self._has_news or self._room > 0
 
     def _begin(self) -> None:
         held = self._held.next()
@@ -296,17 +311,27 @@ class MemoryWorker:
         for key in self._keys:
             place = partition_of(key.encode(), self._kafka.partitions(REQUESTS))
             by_partition.setdefault(place, []).append(key)
-        share, left = divmod(self._room, len(by_partition))
-        for number, (partition, keys) in enumerate(by_partition.items()):
-            listed = [each.ref for each in self._held if not each.lost and each.queue_key in keys]
+        self._shares.among(tuple(by_partition))
+        held: dict[int, list[HeldJob]] = {
+            partition: [each for each in self._held if not each.lost and each.queue_key in keys]
+            for partition, keys in by_partition.items()
+        }
+        has = {
+            partition: sum(each.state != "failed" for each in claims)
+            for partition, claims in held.items()
+        }
+        now_ms = self._kafka.clock.now_ms
+        shares = self._shares.divide(now_ms, free=self._room, ending=0, has=has)
+        for partition, keys in by_partition.items():
             said = {
                 "deliveries_partition": self._partition,
                 "queues": keys,
-                "capacity": share + (number < left),
-                "claims": listed,
+                "capacity": shares[partition],
+                "claims": [each.ref for each in held[partition]],
                 "claim_ttl_ms": self.terms.claim_ttl_ms,
                 "draining": False,
                 "once": False,
+                "divided": self._shares.several,
                 "seq": self._seq,
             }
             self._append("worker_heartbeat", None, said, partition=partition)

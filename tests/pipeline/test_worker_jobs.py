@@ -176,19 +176,58 @@ def test_a_consumer_manifest_is_loaded_as_a_worker_loads_it(tmp_path: Path) -> N
         driver.work(manifest, "triage")
 
 
+def sharded(driver: PipelineDriver, shards: int) -> None:
+    value = {
+        "queue": "triage",
+        "shards": shards,
+        "shard_by": "tenant",
+        "configured_at": "2026-01-01T00:00:00.000Z",
+        "configured_by": "test",
+    }
+    driver.append("worker.queues", "queue_configured", value, key="\0triage")
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_worker_with_fewer_places_than_shards_does_the_jobs_of_all(concurrency: int) -> None:
+    driver = PipelineDriver(partitions=4, duration_ms=700)
+    sharded(driver, 12)
+    driver.apply(bindings_of(PRODUCER))
+    driver.work(consumer_of({"triage": lambda _event: 1}), "triage", concurrency=concurrency)
+    for number in range(30):
+        driver.emit(event(f"e{number}", kind="issues.opened", tenant_id=f"t{number % 10}"))
+    driver.finish()
+    places = {each.position.partition for each in driver.records("worker.requests", "jobs_ready")}
+    assert len(places) > concurrency, "the test is about several partitions"
+    acked = Counter(each.value["job_event_id"] for each in driver.records(CLAIMS, "job_acked"))
+    assert list(acked.values()) == [1] * 30
+
+
+def test_a_shard_with_a_backlog_does_not_keep_the_others_waiting() -> None:
+    driver = PipelineDriver(partitions=4, duration_ms=1_000)
+    sharded(driver, 4)
+    driver.apply(bindings_of(PRODUCER), policy=scheduled(strategy="drr"))
+    driver.work(consumer_of({"triage": lambda _event: 1}), "triage", concurrency=2)
+    for number in range(60):
+        driver.emit(event(f"old{number}", kind="issues.opened", tenant_id="t0"))
+    driver.advance(5_000)
+    late = [f"t{number}" for number in range(1, 8)]
+    for tenant in late:
+        driver.emit(event(f"new-{tenant}", kind="issues.opened", tenant_id=tenant))
+    driver.finish()
+    order = [event_id for event_id, _ in answers(driver)]
+    assert len(order) == 67
+    shards = {each.key for each in driver.records("worker.requests", "jobs_ready")}
+    assert len(shards) > 2, "the test is about several shards"
+    last = max(order.index(f"new-{tenant}") for tenant in late)
+    assert last < 50, f"done after {last} others: some shard waited for the backlog of another one"
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_job_is_acked_once_in_any_weather(seed: int, shards: int) -> None:
     driver = PipelineDriver(partitions=3, chaos=Chaos.storm(seed), duration_ms=700)
     if shards > 1:
-        value = {
-            "queue": "triage",
-            "shards": shards,
-            "shard_by": "tenant",
-            "configured_at": "2026-01-01T00:00:00.000Z",
-            "configured_by": "test",
-        }
-        driver.append("worker.queues", "queue_configured", value, key="\0triage")
+        sharded(driver, shards)
     driver.apply(bindings_of(PRODUCER), policy=scheduled(max_deliveries=0))
     consumer = consumer_of({"triage": lambda _event: 1})
     for name in ("one", "two"):

@@ -96,6 +96,7 @@ class SchedulerLog(StageLog):
             "claim_ttl_ms": ttl_ms,
             "draining": False,
             "once": False,
+            "divided": False,
             "seq": seq,
         }
         return self.add("worker_heartbeat", {**said, **fields}, key=QUEUE)

@@ -4,7 +4,7 @@
 |---|---|
 | `jobs_ready` | rows; grants |
 | `job_rejected` | `record_quarantined`, once |
-| `worker_heartbeat` | releases; grants; `nothing_ready` for who takes what there is |
+| `worker_heartbeat` | releases; grants; `nothing_ready` for who takes what there is, `jobs_waiting` for who divides its room, `worker_replaced` for who was |
 | `ack_requested`, `renew_requested`, `release_requested` | per claim, or `claim_refused`; grants |
 | `gates_requested` | per job: admitted, released or acked; `gates_answered`; grants |
 | `consumer_registered` | the gates in force; grants of what they let go on |
@@ -18,7 +18,7 @@ an eligible job waits in one of its queues, the same record grants it; `max_conc
 holds at every position.
 
 Source: SEMANTICS 5, 6; DESIGN "A job", laws 6-9.
-"""
+"""  # noqa: E501 - a table
 
 from __future__ import annotations
 
@@ -67,9 +67,13 @@ def _on_heartbeat(state: State, book: Book, record: Record) -> Answer:
         return Rejection("SCH-002", problem)
     outputs = workers.on_heartbeat(state, book, beat)
     worker = book.workers[beat["consumer_id"]]
+    if worker["incarnation"] != beat["incarnation"]:
+        return outputs  # it was replaced
     outputs += grants.deal(state, book, {*worker["queues"], *book.dirty})
     if worker["once"]:
-        outputs += grants.nothing_ready(state, book, book.workers[beat["consumer_id"]])
+        outputs += grants.nothing_ready(state, book, worker)
+    if beat["divided"]:
+        outputs += grants.jobs_waiting(state, book, worker)
     return outputs
 
 

@@ -25,6 +25,7 @@ from streams.core.wire import (
     GrantedJob,
     JobClaimed,
     JobsGranted,
+    JobsWaiting,
     NothingReady,
     RowJob,
     RowTurn,
@@ -208,10 +209,32 @@ def _delivery(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJ
     return Output(DELIVERIES, "jobs_granted", worker["consumer_id"], value, partition=partition)
 
 
+def jobs_waiting(state: State, book: Book, worker: RowWorker, /) -> list[Output]:
+    """Tell a worker that divides its room that jobs wait here for which it has none."""
+    weight = 0 if book.free(worker) > 0 or worker["draining"] else _weight(book, worker)
+    if not weight:
+        return []
+    value: JobsWaiting = {
+        "consumer_id": worker["consumer_id"],
+        "incarnation": worker["incarnation"],
+        "partition": state.partition,
+        "weight": weight,
+    }
+    partition, key = worker["deliveries_partition"], worker["consumer_id"]
+    return [Output(DELIVERIES, "jobs_waiting", key, value, partition=partition)]
+
+
+def _weight(book: Book, worker: RowWorker) -> int:
+    """Return what the keys weigh that have a job which the worker could claim."""
+    return sum(book.queue(home).selection.weight for home in worker["queues"])
+
+
 def nothing_ready(state: State, book: Book, worker: RowWorker, /) -> list[Output]:
     """Tell a worker that takes what there is that a queue has no more for it."""
-    if book.free(worker) <= 0 or worker["answered_seq"] >= worker["seq"]:
+    if worker["draining"] or worker["answered_seq"] >= worker["seq"]:
         return []
+    if book.free(worker) <= 0 and _weight(book, worker):
+        return []  # there is more than it has room for
     answered: RowWorker = {**worker, "answered_seq": worker["seq"]}
     book.workers[worker["consumer_id"]] = answered
     state.rows.put(f"w:{worker['consumer_id']}", answered)

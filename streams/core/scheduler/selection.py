@@ -55,6 +55,7 @@ class Selection:
         "rounds",
         "selected",
         "selects",
+        "weight",
     )
 
     def __init__(self, policy: SchedulerPolicy) -> None:
@@ -67,6 +68,8 @@ class Selection:
         self._empty()
 
     def _empty(self) -> None:
+        self.weight = 0
+        """Weights of the eligible keys, summed up."""
         self._funded, self._spent = Ring(), Ring()
         self._by_rank = tuple(Heads(self._head_of(rank)) for rank in (0, 1, 2))
         self._waiting = Heads(self._waits_since)
@@ -124,8 +127,10 @@ class Selection:
         ring = self._funded if self.credit_of(key) > 0 else self._spent
         if not eligible:
             ring.remove(key.name)
+            self.weight -= key.weight
             return
         ring.add(key.name)
+        self.weight += key.weight
         self._offer(key)
 
     def _count_deferrals(self, key: Key, *, capped: bool) -> None:

@@ -2,7 +2,8 @@
 
 | heartbeat | answer |
 |---|---|
-| of an incarnation that was replaced, or no newer than the last | none |
+| no newer than the last | none |
+| of an incarnation that was replaced | `worker_replaced`, unless it is about to leave |
 | of a new incarnation | the claims of the one before are released |
 | leaves a claim out, as the one before did | it is released: the grant never reached the worker |
 | drains | it is given nothing more; what it gave back and was kept from it is ready again |
@@ -17,11 +18,11 @@ from typing import Final
 from streams.core.record import Output
 from streams.core.scheduler import requests
 from streams.core.scheduler.book import Book
-from streams.core.scheduler.grants import HELD_MAX
+from streams.core.scheduler.grants import DELIVERIES, HELD_MAX
 from streams.core.scheduler.job_id import claim_id
 from streams.core.scheduler.unclaimed import unpark
 from streams.core.state import State
-from streams.core.wire import RowWorker, WorkerHeartbeat
+from streams.core.wire import RowWorker, WorkerHeartbeat, WorkerReplaced
 
 RESTARTED: Final = "its worker has started anew"
 UNLISTED: Final = "its worker does not have it"
@@ -31,9 +32,11 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
     """Take a worker's word about itself."""
     consumer_id, incarnation = beat["consumer_id"], beat["incarnation"]
     known = book.workers.get(consumer_id)
-    outputs: list[Output] = []
-    if known is not None and _is_stale(known, beat):
+    if known is not None and beat["incarnation"] == known["superseded"]:
+        return [] if beat["draining"] else [_replaced(beat)]
+    if known is not None and _is_old(known, beat):
         return []
+    outputs: list[Output] = []
     restarted = known is not None and known["incarnation"] != incarnation
     superseded, missing, answered_seq = "", frozenset[str](), 0
     if known is not None:
@@ -60,7 +63,7 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
     book.subscribe(row)
     absent = _reconcile(state, book, row, listed, missing, outputs, restarted=restarted)
     has = book.holding.get(consumer_id, 0) - len(absent)
-    row = {**row, "slots": min(max(beat["capacity"], 0) + has, HELD_MAX), "missing": absent}
+    row = {**row, "slots": min(max(beat["capacity"] + has, 0), HELD_MAX), "missing": absent}
     book.workers[consumer_id] = row
     state.rows.put(f"w:{consumer_id}", row)
     if restarted or row["draining"]:
@@ -68,11 +71,18 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
     return outputs
 
 
-def _is_stale(known: RowWorker, beat: WorkerHeartbeat) -> bool:
+def _is_old(known: RowWorker, beat: WorkerHeartbeat) -> bool:
     """Whether a later word of the worker has come before this one."""
-    if beat["incarnation"] == known["incarnation"]:
-        return beat["seq"] <= known["seq"]
-    return beat["incarnation"] == known["superseded"]
+    return beat["incarnation"] == known["incarnation"] and beat["seq"] <= known["seq"]
+
+
+def _replaced(beat: WorkerHeartbeat) -> Output:
+    value: WorkerReplaced = {
+        "consumer_id": beat["consumer_id"],
+        "incarnation": beat["incarnation"],
+    }
+    partition, key = beat["deliveries_partition"], beat["consumer_id"]
+    return Output(DELIVERIES, "worker_replaced", key, value, partition=partition)
 
 
 def _reconcile(

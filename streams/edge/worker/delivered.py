@@ -15,7 +15,9 @@ __all__ = ["value_of"]
 
 _LOG = logs.logger(__name__)
 
-_KINDS: Final = frozenset({"jobs_granted", "gates_answered", "nothing_ready"})
+_KINDS: Final = frozenset(
+    {"jobs_granted", "gates_answered", "nothing_ready", "jobs_waiting", "worker_replaced"}
+)
 
 
 def value_of(codec: Codec, delivered: Delivered, /) -> Any:  # noqa: ANN401 - a record of the codec's

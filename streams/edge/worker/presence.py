@@ -4,8 +4,8 @@ One timer, once a second and more often where claims are short.  Each beat gives
 out, renews what is half through, and tells every partition of the mailbox that has a queue of this
 worker what it holds there and could take.  What cannot wait for the beat is said soon after.
 
-The capacity is what the worker can take in all, dealt out evenly over the partitions: a partition
-knows nothing of the others.
+The capacity is what the worker can take in all, divided among the partitions: a partition knows
+nothing of the others, see `streams.edge.worker.shares`.
 
 Source: DESIGN "A job".
 """
@@ -13,17 +13,18 @@ Source: DESIGN "A job".
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from streams.core.record import Position
 from streams.edge.invoker.guard import ends_the_role
 from streams.edge.worker.held import HeldJob, HeldJobs
 from streams.edge.worker.plan import WorkerPlan
+from streams.edge.worker.shares import Shares
 from streams.edge.worker.words import CLAIMS_PER_WORD_MAX, Words
-from streams.errors import BrokerError
+from streams.errors import BrokerError, ConfigError
 from streams.observe import logs
 
 __all__ = ["BEAT_S", "Presence"]
@@ -39,6 +40,9 @@ APART_S = 0.3
 """Between any two heartbeats while it works: a claim that two of them leave out is released, so
 that its grant must have the time to arrive between them."""
 
+_BELIEVED_BEATS = 2.5
+"""How long a partition's word counts that jobs wait there: it repeats it at each beat."""
+
 
 class Present(Protocol):
     """Whose presence it is."""
@@ -53,6 +57,10 @@ class Present(Protocol):
     @property
     def capacity(self) -> int:
         """How many jobs it could take."""
+        ...
+
+    def ending_within(self, seconds: float) -> int:
+        """How many places of jobs come free in that time, as far as was measured."""
         ...
 
     @property
@@ -87,6 +95,7 @@ class Presence:
         self._queues: defaultdict[int, list[str]] = defaultdict(list)
         for queue_key in plan.queue_keys:
             self._queues[words.partition_of(queue_key)].append(queue_key)
+        self._shares = Shares(tuple(self._queues), _BELIEVED_BEATS * self._beat_s)
         self._seq = 0
         self._idle_seq: int | None = None  # of the first heartbeat after all was done
         self._empty: set[str] = set()
@@ -122,21 +131,44 @@ class Presence:
             self._soon = self._loop.call_later(wait_s, self._say)
 
     def look(self) -> None:
-        """Say soon that there is much more room than was said, or that all is done."""
+        """Say soon that there is room for what waits, much more than was said, or all is done."""
+        capacity = self._who.capacity
         idle = self._plan.once and self._idle_seq is None and self._who.is_idle
-        if idle or self._who.held.busy + self._who.capacity > 2 * self._said_capacity:
+        wanted = capacity > 0 and self._shares.waits(self._loop.time())
+        if idle or wanted or self._who.held.busy + capacity > 2 * self._said_capacity:
             self.say_soon()
 
-    def granted(self) -> None:
+    def granted(self, queue_key: str) -> None:
         """Note that there was something for it: what was empty before may not be so now."""
         self._idle_seq = None
         self._empty.clear()
+        self._shares.granted(self._words.partition_of(queue_key), self._loop.time())
+
+    def take(self, kind: str, said: Mapping[str, Any]) -> None:
+        """Take a partition's answer to a heartbeat, of this kind."""
+        if kind == "nothing_ready":
+            self._nothing_ready(said["queue"], said["seq"])
+        elif kind == "jobs_waiting":
+            self._jobs_waiting(said["partition"], said["weight"])
+        elif kind == "worker_replaced" and not self._leaving:
+            name = self._plan.consumer_id
+            problem = f"another worker has started as {name!r}, and takes this one's place"
+            remedy = "give each worker a --consumer-id of its own, or leave it out"
+            self._who.fail(ConfigError(problem, remedy=remedy))
+
+    def _jobs_waiting(self, partition: int, weight: int) -> None:
+        """Note that jobs wait in a partition for which it was offered no room."""
+        news = partition in self._queues and self._shares.waiting(
+            partition, weight, self._loop.time()
+        )
+        if news or self._who.capacity > 0:
+            self.say_soon()
 
     def fail(self, error: BaseException) -> None:
         """End the worker."""
         self._who.fail(error)
 
-    def nothing_ready(self, queue_key: str, seq: int) -> None:
+    def _nothing_ready(self, queue_key: str, seq: int) -> None:
         """Note that a queue has nothing for a worker that runs once."""
         if self._idle_seq is not None and seq >= self._idle_seq:
             self._empty.add(queue_key)
@@ -200,24 +232,35 @@ class Presence:
         capacity = 0 if self._leaving else who.capacity
         self._said_capacity = capacity + who.held.busy
         claims: defaultdict[int, list[HeldJob]] = defaultdict(list)
+        busy: Counter[int] = Counter()
         for held in who.held:
             if held.lost:
                 continue  # it runs on here, and is another's
-            claims[self._words.partition_of(held.queue_key)].append(held)
-        share, left = divmod(capacity, len(self._queues))
-        for place, (partition, queues) in enumerate(self._queues.items()):
+            partition = self._words.partition_of(held.queue_key)
+            claims[partition].append(held)
+            busy[partition] += held.state != "failed"
+        shares = self._share_out(capacity, busy)
+        for partition, queues in self._queues.items():
             said = {
                 "incarnation": who.incarnation,
                 "deliveries_partition": self._deliveries_partition,
                 "queues": queues,
-                "capacity": share + (place < left),
+                "capacity": shares[partition],
                 "claims": [each.ref for each in claims[partition]],
                 "draining": self._leaving,
                 "once": self._plan.once,
+                "divided": self._shares.several,
                 "seq": self._seq,
             }
             appended = self._words.heartbeat(partition, said)
             appended.add_done_callback(partial(self._error_of, "worker_heartbeat"))
+
+    def _share_out(self, capacity: int, busy: Mapping[int, int]) -> dict[int, int]:
+        """Return what each partition is offered, or loses as its jobs end."""
+        if self._leaving:
+            return dict.fromkeys(self._queues, 0)
+        ending = self._who.ending_within(self._apart_s)
+        return self._shares.divide(self._loop.time(), free=capacity, ending=ending, has=busy)
 
     def _error_of(self, kind: str, appended: asyncio.Future[Position]) -> BaseException | None:
         """Return why an append failed; what no retry mends ends the worker."""

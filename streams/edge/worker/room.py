@@ -38,6 +38,12 @@ class Room:
         known = self._mean_s
         self._mean_s = seconds if known is None else known + _WEIGHT * (seconds - known)
 
+    def ending_within(self, seconds: float) -> int:
+        """Return how many places come free in that time while all are taken; 0 until measured."""
+        if self._mean_s is None:
+            return 0
+        return int(min(self._slots * seconds / max(self._mean_s, _QUICKEST_S), CLAIMS_MAX))
+
     @property
     def limit(self) -> int:
         """Return how many jobs the worker wants, until their acks are in the log."""

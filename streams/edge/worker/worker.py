@@ -25,7 +25,7 @@ from typing import Any
 
 from streams.codec import Codec
 from streams.core.record import Position
-from streams.core.wire import JobsGranted, NothingReady
+from streams.core.wire import JobsGranted
 from streams.edge.executors.loop_watch import LoopWatch
 from streams.edge.executors.outcome import INTERRUPTED
 from streams.edge.executors.runner import GRACE_S, HandlerRunner
@@ -216,15 +216,14 @@ class Worker:
                 if self._gates is not None:
                     self._gates.answered(value)
             elif self._presence is not None:
-                said: NothingReady = value
-                self._presence.nothing_ready(said["queue"], said["seq"])
+                self._presence.take(each.kind, value)
         self._start_waiting()
         self.look_whether_done()
 
     def _grant(self, granted: JobsGranted) -> None:
         expires_s = self._loop.time() + min(self._ttl_s, granted["claim_ttl_ms"] / 1_000)
         if self._presence is not None:
-            self._presence.granted()
+            self._presence.granted(granted["queue"])
         if self._gates is not None:
             self._gates.in_force(granted["queue"], granted["gates_digest"])
         for job in granted["jobs"]:
@@ -340,6 +339,10 @@ class Worker:
         if self._stopping is not None:
             return 0
         return self._room.capacity(busy=self._held.busy, held=len(self._held))
+
+    def ending_within(self, seconds: float) -> int:
+        """Return how many of its places come free in that time, as far as was measured."""
+        return min(self._room.ending_within(seconds), self._held.busy)
 
     @property
     def is_idle(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
-from tests.support.stage_log import START_MS
+from tests.support.stage_log import START_MS, Out
 
 
 def drr(**fields: object) -> SchedulerLog:
@@ -176,6 +178,10 @@ def test_5_13_a_purge_takes_only_what_nobody_holds() -> None:
     assert said(log.ack("0.1")) == ["job_acked"]
 
 
+def kinds(outs: Sequence[Out]) -> list[str]:
+    return [out.kind for out in outs]
+
+
 def test_5_18_a_drain_gets_no_job_twice() -> None:
     log = SchedulerLog()
     log.ready("a")
@@ -200,7 +206,10 @@ def test_a_new_incarnation_releases_the_claims_of_the_one_before() -> None:
     log.beat()
     outs = log.beat(incarnation="i2")
     assert said(outs) == ["job_released", "job_claimed"]
-    assert log.beat() == [], "the word of an incarnation that was replaced counts no more"
+    [told] = log.beat()
+    assert (told.kind, told.topic) == ("worker_replaced", "worker.deliveries")
+    assert told.value == {"consumer_id": "w1", "incarnation": "i1"}
+    assert log.beat(draining=True) == [], "who is about to leave needs no word"
     assert [out.value["reason"] for out in log.ack("0.1")] == ["superseded"]
 
 
@@ -210,6 +219,44 @@ def test_a_claim_that_two_heartbeats_do_not_list_is_released() -> None:
     log.beat()
     assert said(log.beat()) == []
     assert said(log.beat()) == ["job_released", "job_claimed"]
+
+
+def test_a_worker_that_divides_its_room_hears_where_jobs_wait_for_it() -> None:
+    log = SchedulerLog(strategy="drr", weights={"a": 3, "b": 2}, max_concurrent_per_key=1)
+    assert kinds(log.beat(capacity=0, divided=True)) == []
+    log.ready("a", "a", "b", "c")
+    [told] = log.beat(capacity=0, divided=True)
+    assert told.value == {"consumer_id": "w1", "incarnation": "i1", "partition": 0, "weight": 6}
+    assert kinds(log.beat(capacity=0)) == [], "who does not ask is not told"
+    # A key at its cap waits for no room.
+    outs = log.beat(capacity=1, divided=True)
+    assert keys(outs) == "a"
+    assert [out.value["weight"] for out in outs if out.kind == "jobs_waiting"] == [3]
+    outs = log.beat(capacity=2, claims=["0.1"], divided=True)
+    assert (keys(outs), kinds(outs)[-1]) == ("b c", "jobs_granted")
+
+
+def test_room_that_is_taken_back_goes_as_claims_end() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a", "a", "a", "a")
+    log.beat(capacity=3)
+    assert claimed(log.beat(capacity=-2, claims=["0.1", "1.1", "2.1"])) == []
+    assert claimed(log.ack("0.1")) == []
+    assert claimed(log.ack("1.1")) == []
+    assert claimed(log.ack("2.1")) == ["3.1"]
+    assert claimed(log.beat(capacity=-9, claims=["3.1"])) == []
+    assert claimed(log.ack("3.1")) == []
+    assert claimed(log.beat(capacity=1)) == ["4.1"]
+
+
+def test_a_drain_without_room_here_hears_whether_anything_is_left() -> None:
+    log = SchedulerLog()
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["nothing_ready"]
+    log.ready("a")
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["jobs_waiting"]
+    assert claimed(log.beat(capacity=1, once=True, divided=True)) == ["0.1"]
+    log.ack("0.1")
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["nothing_ready"]
 
 
 def test_a_silent_worker_is_given_nothing() -> None:

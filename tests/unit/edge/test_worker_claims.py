@@ -125,6 +125,7 @@ async def test_heartbeats_name_partition_claims_and_capacity() -> None:
         "claim_ttl_ms": TTL_MS,
         "draining": False,
         "once": False,
+        "divided": False,
         "seq": 1,
     }
     worker.grant((1, body_of("never", 1)))
