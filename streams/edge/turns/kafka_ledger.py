@@ -193,7 +193,8 @@ class KafkaLedger:
     ) -> Sequence[TurnRecord]:
         """Return goals or tasks; see `TurnLedger.records`."""
         self._require_view()
-        found = self._view.newest(
+        found = await asyncio.to_thread(
+            self._view.newest,
             _RECORDS[kind][0],
             session_id=session_id,
             status=None if status is None else status.value,
@@ -212,7 +213,9 @@ class KafkaLedger:
     ) -> Sequence[Session]:
         """Return sessions; see `TurnLedger.sessions`."""
         self._require_view()
-        found = self._view.newest("agent_session", status=status, limit=limit, offset=offset)
+        found = await asyncio.to_thread(
+            self._view.newest, "agent_session", status=status, limit=limit, offset=offset
+        )
         return [self._session(each) for each in found]
 
     async def workers(self) -> Sequence[FleetWorker]:
@@ -281,6 +284,8 @@ class KafkaLedger:
         return self._view.get(kind, key) or self._unsure.get(key)
 
     def _require_view(self) -> None:
+        if self._view.trouble is not None:
+            raise self._view.trouble
         if self._view.unread:
             reason = f"{', '.join(sorted(self._view.unread))} not read to the end yet"
             raise TaskQueueUnavailable(self._endpoint, reason, retryable=True)
@@ -319,7 +324,7 @@ class KafkaLedger:
                 del self._unsure[next(iter(self._unsure))]
             raise
         self._unsure.pop(key, None)
-        self._view.note(kind, key, offset, encoded)
+        self._view.note(topic, kind, key, offset, encoded)
 
     async def _append(
         self,

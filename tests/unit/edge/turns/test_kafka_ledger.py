@@ -17,8 +17,15 @@ from confluent_kafka import Message
 from streams.codec import Codec
 from streams.core.record import Position
 from streams.core.turn.partition_key import partition_of_session
-from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
+from streams.core.turn.record import (
+    desired_key,
+    goal_key,
+    job_key,
+    new_job,
+    session_record_key,
+)
 from streams.edge.publisher import Publisher
+from streams.edge.topic_reader import TopicReader
 from streams.edge.turns.enqueuer import Enqueuer, SessionKilled
 from streams.edge.turns.kafka_ledger import KafkaLedger
 from streams.edge.turns.turn_codec import decode_turn
@@ -241,25 +248,68 @@ async def test_8_24_8_25_workers_are_told_while_they_live(api: Api) -> None:
     assert (found.worker_id, found.capacity, found.active_sessions) == ("w1", 8, ("sess-9",))
 
 
-async def test_the_view_keeps_what_was_written_last_and_passes_what_is_no_record(
-    settings: Settings, caplog: pytest.LogCaptureFixture
+async def test_the_view_passes_what_is_no_record(
+    api: Api, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with process(settings, records_max=2) as api:
-        made = [await api.enqueuer.create_goal({**GOAL, "session_id": f"s{n}"}) for n in range(3)]
-        known = [await api.ledger.record(each["goal_id"], "goal_loop") for each in made]
-        assert [each is not None for each in known] == [False, True, True]
-        await api.publisher.append(
-            "agent.jobs", kind="agent_goal", value=b"odd", key=b"goal:odd", partition=0
-        )
-        await eventually(lambda: "turn_record_unreadable" in caplog.text, "it was noticed")
-        assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 2
+    await api.enqueuer.create_goal(GOAL)
+    await api.publisher.append(
+        "agent.jobs", kind="agent_goal", value=b"odd", key=b"goal:odd", partition=0
+    )
+    await eventually(lambda: "turn_record_unreadable" in caplog.text, "it was noticed")
+    assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 1
 
 
-async def test_the_view_keeps_so_many_bytes(settings: Settings) -> None:
-    async with process(settings, bytes_max=2_500) as api:
-        for _ in range(2):
-            await api.enqueuer.create_goal({**GOAL, "objective": "o" * 1_500})
-        assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 1
+async def test_old_goals_are_found_and_listed_page_by_page(settings: Settings) -> None:
+    jobs = [new_job(f"j{n:04}", "s1", "d", now_ms=NOW_MS + n) for n in range(3_000)]
+    producer = make_producer(settings)
+    at = partition_of_session("s1", PARTITIONS)
+    for job in jobs:
+        value, key = CODEC.encode("agent_job", job), job_key(job["job_id"]).encode()
+        producer.produce("agent.jobs", value, key, at, headers={"kind": b"agent_job"})
+    assert producer.flush(30) == 0
+    async with process(settings) as api:
+        found = await api.ledger.record("j0000", "orchestrator_task")
+        assert found is not None
+        assert await api.ledger.record("j3000", "orchestrator_task") is None
+        listed = [
+            each.record_id
+            for offset in range(0, 4_000, 1_000)
+            for each in await api.ledger.records(
+                kind="orchestrator_task", limit=1_000, offset=offset
+            )
+        ]
+    assert listed == [job["job_id"] for job in reversed(jobs)]
+
+
+async def test_what_does_not_fit_is_told_until_it_does(settings: Settings) -> None:
+    async with process(settings, bytes_max=150_000) as api:
+        made = await api.enqueuer.create_goal({**GOAL, "objective": "o" * 1_500})
+        large = await api.enqueuer.create_goal({**GOAL, "objective": "o" * 60_000})
+        await api.enqueuer.create_goal({**GOAL, "objective": "o" * 60_000})
+        with pytest.raises(TaskQueueUnavailable, match="at most 150000 bytes") as caught:
+            await api.enqueuer.create_goal({**GOAL, "objective": "o" * 60_000})
+        assert caught.value.retryable
+        assert "AGENT_JOB_RETENTION" in (caught.value.remedy or "")
+        with pytest.raises(TaskQueueUnavailable):
+            await api.ledger.record(made["goal_id"], "goal_loop")
+
+        await forget_all_but(settings, made["goal_id"])
+        await eventually(lambda: not api.view.unread, "all fits")
+        assert await api.ledger.record(made["goal_id"], "goal_loop") is not None
+        assert await api.ledger.record(large["goal_id"], "goal_loop") is None
+
+
+async def forget_all_but(settings: Settings, goal_id: str) -> None:
+    """Write what owners write when goals and sessions are to be forgotten."""
+    producer = make_producer(settings)
+    for topic in ("agent.jobs", "agent.sessions"):
+        with TopicReader(settings, topic) as reader:
+            reader.start_at(dict.fromkeys(range(PARTITIONS), 0))
+            while not reader.at_end:
+                for record in reader.read(1):
+                    if record.key not in (None, goal_key(goal_id).encode()):
+                        producer.produce(topic, None, record.key, record.partition)
+    assert producer.flush(30) == 0
 
 
 async def test_who_places_sessions_by_another_number_of_partitions_writes_nothing(
