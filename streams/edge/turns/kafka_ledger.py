@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 from streams.agents.backlog import KafkaBacklog
 from streams.codec import Codec
@@ -86,6 +87,7 @@ class KafkaLedger:
         self._backlog: KafkaBacklog | None = None
         # New records that may be in the log although no ack came: their failure must follow them.
         self._unsure: dict[str, Mapping[str, Any]] = {}
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def open_session(self, session: Session, /, *, tenant: str) -> None:
         """Make a session durable that is not there yet; see `TurnLedger.open_session`."""
@@ -171,9 +173,11 @@ class KafkaLedger:
         if self.known("agent_session", session_record_key(session_id)) is None:
             return False
         key = desired_key(session_id)
-        before = cast("AgentSessionDesired | None", self.known("agent_session_desired", key))
-        value = asked(session_id, before, pause=pause, kill=kill, now_ms=self.now_ms())
-        await self.write(_SESSIONS, "agent_session_desired", key, value)
+        asking = self._asking.setdefault(session_id, asyncio.Lock())
+        async with asking:  # or of a pause and a kill at once one would undo the other
+            before = cast("AgentSessionDesired | None", self.known("agent_session_desired", key))
+            value = asked(session_id, before, pause=pause, kill=kill, now_ms=self.now_ms())
+            await self.write(_SESSIONS, "agent_session_desired", key, value)
         return True
 
     async def record(self, record_id: str, kind: str, /) -> TurnRecord | None:

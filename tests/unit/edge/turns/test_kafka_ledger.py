@@ -5,6 +5,7 @@ Vectors of SEMANTICS 8.11 that concern the seams are named by their numbers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -174,6 +175,14 @@ async def test_a_paused_goal_goes_on_with_another_turn(api: Api, settings: Setti
     goal = await api.ledger.record(created["goal_id"], "goal_loop")
     assert goal is not None
     assert goal.status is Status.PENDING
+
+
+async def test_a_pause_and_a_kill_at_once_undo_neither(api: Api) -> None:
+    await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+    await asyncio.gather(api.enqueuer.kill("s1"), api.enqueuer.pause("s1"))
+    session = await api.ledger.session("s1")
+    assert session is not None
+    assert (session.kill_requested, session.pause_requested) == (True, True)
 
 
 async def test_a_session_that_is_there_is_left_to_its_owner(api: Api) -> None:
