@@ -11,6 +11,9 @@ from streams.edge.turns.turn_store import FleetWorker, Session, Status, TurnReco
 
 __all__ = ["SqlLedger"]
 
+_STANDING = frozenset({"queued", "idle", "paused", "completed", "failed", "cancelled"})
+"""Of a session while no turn of it runs."""
+
 
 class SqlLedger:
     """Turns on SQLite or PostgreSQL; whoever opened them closes them."""
@@ -30,7 +33,7 @@ class SqlLedger:
 
         def work() -> None:
             if not self._store.create_session(session):
-                self._store.set_session(session.session_id, status=session.status)
+                self._store.move_session(session.session_id, from_=_STANDING, to=session.status)
 
         await asyncio.to_thread(work)
 
@@ -58,7 +61,8 @@ class SqlLedger:
 
     async def fail_session(self, session_id: str, /) -> None:
         """Say that what a session waited for never comes; see `TurnLedger.fail_session`."""
-        await asyncio.to_thread(self._store.set_session, session_id, status="failed")
+        from_ = {"queued"}  # of another turn it runs, or has run
+        await asyncio.to_thread(self._store.move_session, session_id, from_=from_, to="failed")
 
     async def ask(
         self, session_id: str, /, *, pause: bool | None = None, kill: bool | None = None

@@ -6,6 +6,7 @@ Source: SEMANTICS 8.9.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from streams.edge.turns.database import Database, Row, Transaction, Value
 from streams.edge.turns.sql_words import checked_id, checked_page, json_text, text_of
@@ -62,6 +63,8 @@ _CREATE = """INSERT INTO agent_sessions (session_id, domain, status, background,
     VALUES (?, ?, ?, ?, ?, ?, 0, 0, {now}, {now}) ON CONFLICT (session_id) DO NOTHING"""
 _SET = """UPDATE agent_sessions SET status = COALESCE(?, status),
     needs_input = COALESCE(?, needs_input), updated_at = {now} WHERE session_id = ?"""
+_MOVE = """UPDATE agent_sessions SET status = ?, updated_at = {now}
+    WHERE session_id = ? AND status IN """
 _REQUEST = """UPDATE agent_sessions SET pause_requested = COALESCE(?, pause_requested),
     kill_requested = COALESCE(?, kill_requested), updated_at = {now} WHERE session_id = ?"""
 _LOCK = "SELECT 1 FROM agent_sessions WHERE session_id = ? {for_update}"
@@ -124,6 +127,12 @@ class SqlSessions:
         key = checked_id("session_id", session_id)
         told = None if status is None else text_of(status)
         return self._changed(_SET, (told, _flag(needs_input), key))
+
+    def move_session(self, session_id: str, /, *, from_: Collection[str], to: str) -> bool:
+        """Change the status of a session that has one of `from_`; see `TurnStore.move_session`."""
+        names = sorted(from_)
+        sql = _MOVE + f"({', '.join('?' * len(names))})"
+        return self._changed(sql, (to, checked_id("session_id", session_id), *names))
 
     def request(
         self, session_id: str, /, *, pause: bool | None = None, kill: bool | None = None

@@ -261,6 +261,10 @@ class TurnStore(Protocol):
         """Change what is given of a session; false when there is no such session."""
         ...
 
+    def move_session(self, session_id: str, /, *, from_: Collection[str], to: str) -> bool:
+        """Change the status of a session; false when it had none of `from_`, or is not there."""
+        ...
+
     def request(
         self, session_id: str, /, *, pause: bool | None = None, kill: bool | None = None
     ) -> bool:

@@ -93,6 +93,21 @@ def test_a_session_that_was_there_does_not_fail_with_a_turn_that_cannot_be_enque
     assert statuses == {Status.PENDING, Status.FAILED}
 
 
+@pytest.mark.parametrize(
+    ("status", "then"), [("running", "running"), ("completed", "queued"), ("paused", "queued")]
+)
+def test_a_session_in_which_a_turn_runs_says_so_whatever_is_enqueued(
+    place: Place, status: str, then: str
+) -> None:
+    turns = place.open()
+    asyncio.run(seam(turns).create_goal({**GOAL, "session_id": "sess-1"}))
+    turns.store.set_session("sess-1", status=status)
+    asyncio.run(seam(turns).create_goal({**GOAL, "session_id": "sess-1"}))
+    session = turns.store.read_session("sess-1")
+    assert session is not None
+    assert session.status == then
+
+
 def test_8_14_a_bare_task_is_its_own_session(place: Place) -> None:
     turns = place.open()
     asked = {"description": "look after it", "agent_name": "planner"}
