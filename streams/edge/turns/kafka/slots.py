@@ -154,9 +154,11 @@ class Slots:
             partition.remove_run(running)
         if not running.abandoned and not partition.gone:
             now_ms = self._now_ms()
+            # What is done is done, though it was told to end.
+            is_done = ending is not None and ending.status == "completed"
             if ending is None and owner.is_overruled(held):
                 owner.end(held, "cancelled", now_ms=now_ms)
-            elif running.cancelled.is_set() and not owner.is_overruled(held):
+            elif running.cancelled.is_set() and not is_done and not owner.is_overruled(held):
                 owner.give_back(held, running.reason or "interrupted", now_ms)
             elif ending is None:
                 again_ms = now_ms + _INTERRUPTED_AGAIN_MS

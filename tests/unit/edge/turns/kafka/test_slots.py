@@ -201,6 +201,34 @@ async def test_a_body_that_gives_its_turn_back_gets_it_after_a_while() -> None:
         assert made.told[0].outcomes == []
 
 
+@pytest.mark.parametrize(
+    ("status", "word"), [("completed", "turn_finished"), ("failed", "turn_claim_released")]
+)
+async def test_what_is_done_when_a_hand_over_is_over_is_not_done_again(
+    status: Any, word: str
+) -> None:
+    async with work(1) as made:
+
+        async def ends(_claimed: Claimed) -> Ending:
+            await made.let_go.wait()
+            return Ending(status)
+
+        made.body = ends
+        made.end_all(100)
+        task_turn(made.partitions[0], 0)
+        made.slots.look_soon()
+        await eventually(lambda: made.started == ["j0-0"], "the turn runs")
+        made.partitions[0].stop()
+        made.partitions[0].interrupt("handover")
+        made.let_go.set()
+        assert await made.partitions[0].emptied(30)
+        await turn_loop()
+        await made.all_written()
+        said = [kind for each in made.transactions[0].kinds for kind in each]
+        assert word in said
+        assert len({"turn_finished", "turn_claim_released"} & set(said)) == 1
+
+
 async def test_nothing_is_written_of_a_turn_whose_partition_is_gone() -> None:
     async with work(1) as made:
         task_turn(made.partitions[0], 0)
