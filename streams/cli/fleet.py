@@ -6,6 +6,8 @@ Source: seed queue-driven-agent-dispatch, "Fleet visibility"; SEMANTICS 8.9.
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import Annotated
 
 import msgspec
 import typer
@@ -16,7 +18,7 @@ from streams.cli.cluster import cluster_of
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.edge.codecs import codec_of
-from streams.edge.turns.fleet_report import fleet_report
+from streams.edge.turns.fleet_report import FleetReport, fleet_report
 from streams.edge.turns.turns_json import worker_json
 
 __all__ = ["app"]
@@ -24,8 +26,15 @@ __all__ = ["app"]
 app = typer.Typer()
 
 
+_EVERY_S = 2.0
+
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C.")
+]
+
+
 @app.command()
-def fleet(as_json: AsJson = False, state_dir: StateDir = None) -> None:
+def fleet(as_json: AsJson = False, watch: Watch = False, state_dir: StateDir = None) -> None:
     """Show the workers that were heard of within 90 s, and how many turns are not done.
 
     Exit codes: 0; 2 settings; 3 when topics are missing; 5 what carries turns is away.
@@ -33,15 +42,27 @@ def fleet(as_json: AsJson = False, state_dir: StateDir = None) -> None:
     settings = settings_from(state_dir=state_dir)
     if settings.turn_queue_backend == "kafka":
         settings = cluster_of(settings)
-    report = asyncio.run(fleet_report(settings, codec_of(settings)))
-    if as_json:
-        told = {
-            "queue_backend": report.backend,
-            "queue_depth": report.depth,
-            "dispatch_workers": [worker_json(worker) for worker in report.workers],
-        }
-        typer.echo(msgspec.json.encode(told).decode())
-        return
+    while True:
+        report = asyncio.run(fleet_report(settings, codec_of(settings)))
+        if as_json:
+            typer.echo(_as_json(report))
+        else:
+            _print(report)
+        if not watch:
+            return
+        time.sleep(_EVERY_S)
+
+
+def _as_json(report: FleetReport) -> str:
+    told = {
+        "queue_backend": report.backend,
+        "queue_depth": report.depth,
+        "dispatch_workers": [worker_json(worker) for worker in report.workers],
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def _print(report: FleetReport) -> None:
     table = Table("worker", "host", "capacity", "sessions", box=None, pad_edge=False)
     for worker in report.workers:
         sessions = str(len(worker.active_sessions))

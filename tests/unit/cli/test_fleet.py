@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +57,26 @@ def test_people_get_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr()
     assert shown.out.splitlines()[1].split() == ["w1", "hostB", "4", "1"]
     assert "1 workers, 1 turns on sqlite" in shown.err
+
+
+def test_who_watches_sees_it_change(folder: Path) -> None:
+    command = [sys.executable, "-m", "streams.cli.main", "fleet", "--watch", "--json"]
+    environment = {**os.environ, "HARN_STATE_DIR": str(folder)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        assert len(json.loads(watching.stdout.readline())["dispatch_workers"]) == 1
+        turns = open_sqlite_turns(folder, consumer="test")
+        turns.store.beat(
+            FleetWorker(
+                worker_id="w2",
+                host="hostC",
+                capacity=1,
+                active_sessions=(),
+                queue_backend="sqlite",
+            )
+        )
+        turns.close()
+        while len(json.loads(watching.stdout.readline())["dispatch_workers"]) != 2:
+            pass
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
