@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from streams.core.record import Position
 from streams.core.turn import words
 from streams.core.turn.bookmark import parse_bookmark
 from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
 from streams.core.turn.goal_loop import iterated
-from streams.core.turn.held import Held, Loaded
+from streams.core.turn.held import Held
 from streams.core.turn.memory import Memory
 from streams.core.turn.owner import LOOK_AGAIN_MS, PENDING_MAX, Begun, Owner
 from streams.core.turn.record import (
@@ -26,22 +25,8 @@ from streams.core.turn.record import (
     session_record_key,
 )
 from streams.core.turn.session import new_session
-from streams.core.wire import AgentGoal, GoalIteration, GoalSpec
-
-NOW = 10_000
-SPEC: GoalSpec = {
-    "objective": "all tests pass",
-    "end_state": "",
-    "validation_cmd": None,
-    "max_iterations": 3,
-    "constraints": [],
-}
-
-
-def owner(memory: Memory | None = None, **changes: Any) -> Owner:
-    memory = memory or Memory(0)
-    loaded = Loaded(2, 0, memory, claims_from=0, claims_end=5)
-    return Owner(loaded, token="w", host="h", **changes)
+from streams.core.wire import AgentGoal, GoalIteration
+from tests.support.turn_owner import NOW, SPEC, at, owner
 
 
 def turn(job_id: str = "j1", session_id: str = "s1", **fields: Any) -> AgentTurnEnvelope:
@@ -49,10 +34,6 @@ def turn(job_id: str = "j1", session_id: str = "s1", **fields: Any) -> AgentTurn
     return AgentTurnEnvelope(
         job_id=job_id, session_id=session_id, enqueued_at_ms=1, **(known | fields)
     )
-
-
-def at(offset: int) -> Position:
-    return Position(words.TURNS, 2, offset)
 
 
 def learn_task(one: Owner, job_id: str = "j1", session_id: str = "s1") -> None:

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from streams.core.record import Position
-from streams.core.turn import words
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.gathering import Batch
-from streams.core.turn.held import Held, Loaded
+from streams.core.turn.held import Held
 from streams.core.turn.memory import Memory
 from streams.core.turn.owner import Begun, Owner
 from streams.core.turn.record import (
@@ -25,24 +23,8 @@ from streams.core.turn.record import (
     session_record_key,
 )
 from streams.core.turn.session import new_session
-from streams.core.wire import AgentJob, GoalSpec
-
-NOW = 10_000
-SPEC: GoalSpec = {
-    "objective": "all tests pass",
-    "end_state": "",
-    "validation_cmd": None,
-    "max_iterations": 3,
-    "constraints": [],
-}
-
-
-def owner(memory: Memory | None = None) -> Owner:
-    return Owner(Loaded(2, 0, memory or Memory(0), 0, 0), token="w", host="h")
-
-
-def at(offset: int) -> Position:
-    return Position(words.TURNS, 2, offset)
+from streams.core.wire import AgentJob
+from tests.support.turn_owner import NOW, SPEC, at, owner
 
 
 def task(job_id: str) -> AgentJob:
