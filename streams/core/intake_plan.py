@@ -114,11 +114,16 @@ def take(
         value = expressions.jmespath(plan.dedupe, event)
         if isinstance(value, Failed):
             return Failed(f"dedupe_key: {value.reason}")
-        if value is not None:  # an event without it is nobody's repeat
+        if not _is_blank(value):  # an event without it is nobody's repeat
             keys[DEDUPE] = as_key(value)
     if plan.when is not None:
         keys["when"] = _verdict(expressions.cel(plan.when, event))
     return Taken(keys, _scope(plan, binding, event, keys))
+
+
+def _is_blank(value: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Whether a value says nothing of its event: a sender's field that is not there, or is empty."""
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def keys_of(

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from streams.core.intake_plan import plan_of, take
 from streams.expressions import EXPRESSIONS
 from streams.testing import event, policy
@@ -39,9 +41,15 @@ def test_matches_with_one_value_meet_in_one_partition() -> None:
     assert (one.keys, one.scope) == ({"dedupe": "7"}, "t:7")
 
 
-def test_an_event_without_the_value_is_nobodys_repeat() -> None:
-    found = taken(ORDER, {})
+@pytest.mark.parametrize("payload", [{}, {"order": None}, {"order": ""}, {"order": " \t"}])
+def test_an_event_without_the_value_is_nobodys_repeat(payload: object) -> None:
+    found = taken(ORDER, payload)
     assert (found.keys, found.scope) == ({}, "e1")
+
+
+@pytest.mark.parametrize("value", [0, False, [], "0"])
+def test_a_value_that_is_false_is_a_value(value: object) -> None:
+    assert "dedupe" in taken(ORDER, {"order": value}).keys
 
 
 def test_a_replay_is_meant_to_be_a_repeat() -> None:
