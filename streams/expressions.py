@@ -6,7 +6,8 @@ most predicates are, are made without it as long as the types agree; and any oth
 given only the properties that it names.
 
 Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
-event; regular expressions are the library's, which are linear, too.
+event; regular expressions are the library's, which are linear, too.  Names that no event has are a
+problem at load: see `streams.expression_names`.
 
 Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 """
@@ -26,11 +27,13 @@ from jmespath.exceptions import JMESPathError
 from streams.core.event_json import payload_of
 from streams.core.expression import CHARS_MAX, Failed
 from streams.core.wire import TriggerEvent
+from streams.expression_names import MACROS, cel_names_problem, jmespath_names_problem
 
 _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
 _CHAIN = re.compile(r"event(\.[A-Za-z_][A-Za-z0-9_]*)+")
-_COMPREHENSION = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
+_COMPREHENSION = re.compile(rf"\.\s*(?:{MACROS})\s*\(")
+_COMMENT = re.compile(r"//[^\n]*")
 _COMPARISON = re.compile(
     r"\s*(event(?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(==|!=|<=|>=|<|>)\s*"
     r"(?:'([^'\\\r\n]*)'|\"([^\"\\\r\n]*)\"|(-?[0-9]{1,15}))\s*"
@@ -73,11 +76,11 @@ class ExpressionSet:
 
     def cel_problem(self, source: str, /) -> str | None:
         """See `Expressions.cel_problem`."""
-        return _problem(source, self._compile_cel)
+        return _problem(source, self._compile_cel) or cel_names_problem(source)
 
     def jmespath_problem(self, source: str, /) -> str | None:
         """See `Expressions.jmespath_problem`."""
-        return _problem(source, self._compile_jmespath)
+        return _problem(source, self._compile_jmespath) or jmespath_names_problem(source)
 
     # ------------------------------------------------------------------ compiling
     @staticmethod
@@ -242,8 +245,9 @@ def event_document(event: TriggerEvent, /) -> dict[str, Any]:
 
 
 def _bounded_cel(source: str) -> Any:  # noqa: ANN401 - the library's program, which it does not type
-    if len(_COMPREHENSION.findall(source)) > 1:
-        message = "has more than one of all, exists, exists_one, map and filter"
+    # Between a dot and a name there may be a comment; what looks like one may be part of a text.
+    if any(len(_COMPREHENSION.findall(text)) > 1 for text in (source, _COMMENT.sub("", source))):
+        message = f"has more than one of {', '.join(MACROS.split('|'))}"
         raise ValueError(message)
     return cel.compile(source)
 

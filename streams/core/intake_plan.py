@@ -122,7 +122,7 @@ def take(
 
 
 def _is_blank(value: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Whether a value says nothing of its event: a sender's field that is not there, or is empty."""
+    """Whether a value says nothing: a sender's field that is not there, or is empty."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 

@@ -47,7 +47,7 @@ def read_cel(value: object, place: Place) -> str:
         return ""
     problem = None if place.expressions is None else place.expressions.cel_problem(value)
     if problem is not None:
-        place.refuse(f"is {value!r}, which is no CEL expression: {problem}")
+        place.refuse(f"is {value!r}, which is no CEL expression over an event: {problem}")
     return value
 
 
@@ -58,7 +58,7 @@ def read_jmespath(value: object, place: Place) -> str:
         return ""
     problem = None if place.expressions is None else place.expressions.jmespath_problem(value)
     if problem is not None:
-        place.refuse(f"is {value!r}, which is no JMESPath expression: {problem}")
+        place.refuse(f"is {value!r}, which is no JMESPath expression over an event: {problem}")
     return value
 
 
@@ -179,3 +179,9 @@ def flow_rules(values: Mapping[str, Any], exports: Mapping[str, str], place: Pla
     together = [gate for gate in others if values[gate] is not None]
     if together:
         place.field("batch").refuse(f"stands alone: it cannot be combined with {together[0]}")
+    waiting_max: int | None = values["max_waiting"]
+    size: int = values["batch"].get("size", 0)
+    if waiting_max is not None and size > waiting_max:
+        # The gate would be full before the batch is, and what comes then be dead-lettered.
+        stands = f"is {size}, expected at most max_waiting, which is {waiting_max}"
+        place.field("batch").field("size").refuse(stands)

@@ -20,7 +20,7 @@ kind = "webhook"
 provider = "github"
 match = { events = [] }
 handler = "handle"
-filter = "payload.n != `99`"
+filter = "event.payload.n != `99`"
 retry = { max = 1, backoff = "immediate" }
 """
 CODEC = Codec()
@@ -32,7 +32,7 @@ class Plant:
     def __init__(self, events: int = 3) -> None:
         self.broken = True
         self.driver = PipelineDriver(handlers={"handle": self.handle}, partitions=3)
-        self.driver.apply(bindings_of(MANIFEST.replace("payload.n", "event.payload.n")))
+        self.driver.apply(bindings_of(MANIFEST))
         for number in range(events):
             found = event(f"e{number}", payload={"n": number}, tenant_id="acme")
             self.driver.emit(found, headers={"traceparent": f"00-{number}-1-01"})

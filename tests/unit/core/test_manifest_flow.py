@@ -117,7 +117,20 @@ def test_a_trigger_without_gates_keeps_the_definition_that_it_had() -> None:
             'when = "cel:event.payload.a.all(x, event.payload.b.exists(y, y == x))"',
             "more than one of all",
         ),
+        (
+            'when = """cel:event.payload.a.map(x, event.payload.b. // c\n existsOne(y, y))"""',
+            "more than one of all",
+        ),
         (f'filter = "{"a" * 1_025}"', "expected at most 1024"),
+        ('singleton = { key = "tenant_id" }', "'tenant_id' is not known"),
+        ('when = "cel:payload.n > 1"', "an expression sees `event` alone, as in event.payload"),
+        ('singleton = { key = "event.tenant" }', "did you mean event.tenant_id?"),
+        ("filter = \"payload.action == 'opened'\"", "'payload' is not known"),
+        ('dedupe_key = "event.body.id"', "an event has no 'body'; known are batch, dedupe_key"),
+        (
+            'batch = { size = 8, timeout = "1m" }\nmax_waiting = 7',
+            "batch.size is 8, expected at most max_waiting, which is 7",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(line: str, words: str) -> None:
