@@ -16,7 +16,7 @@ IEEE/ACM Transactions on Networking 6(2), 1998; DESIGN "Backpressure".
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
 __all__ = ["Slots"]
@@ -36,16 +36,12 @@ class Slots(Generic[T]):
         self._waiting: dict[str, deque[T]] = {}  # triggers in the order of their turns
         self._only: str | None = None  # the trigger that was seen, while there is only one
         self._several = False
+        self._filling = False
 
     @property
     def running(self) -> int:
         """Return how many slots are taken."""
         return self._running_total
-
-    @property
-    def waiting(self) -> bool:
-        """Return whether anything waits."""
-        return bool(self._waiting)
 
     def offer(self, trigger: str, item: T) -> bool:
         """Take a slot for `item` and return True, or let it wait and return False."""
@@ -77,6 +73,17 @@ class Slots(Generic[T]):
                 self._take(trigger)
                 return item
         return None
+
+    def fill(self, start: Callable[[T], None]) -> None:
+        """Start all that may start; what ends while it starts has its slot filled as well."""
+        if self._filling or not self._waiting:
+            return
+        self._filling = True
+        try:
+            while (item := self.next()) is not None:
+                start(item)
+        finally:
+            self._filling = False
 
     def withdraw(self, items: Collection[T]) -> None:
         """Let none of these wait any longer."""

@@ -35,8 +35,10 @@ _LOG = logs.logger(__name__)
 
 # Idle wake-ups a second against how long a stop waits for the thread to look up.
 _POLL_S = 0.1
-# Fullness shorter than this is waited out: pausing throws away what was fetched ahead.
+# Full, the thread looks up so often; it takes one intent more each time, and pauses after so many:
+# pausing throws away what was fetched ahead, and a busy event loop makes room late.
 _FULL_S = 0.1
+_FULL_TIMES = 10
 # Intents that may wait for each that runs, and what all may hold.
 _AHEAD = 4
 _HELD_BYTES_MAX = 64_000_000
@@ -234,11 +236,13 @@ class KafkaIntake:
 
     def _wait_for_room(self, consumer: Consumer) -> None:
         """Return when there is room, or when stopping."""
+        times = 0
         while self._room() <= 0 and not self._stopping.is_set():
             self._has_room.clear()
             if self._room() > 0 or self._has_room.wait(_FULL_S):
                 continue
-            if not self._paused:
+            times += 1
+            if times >= _FULL_TIMES and not self._paused:
                 consumer.pause(consumer.assignment())
                 self._paused = True
             arrived = consumer.poll(0)

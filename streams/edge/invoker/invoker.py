@@ -229,13 +229,11 @@ class Invoker:
         execution.call = call_of(intent, handler, token, partial(self._end, execution))
         self._runner.start(execution.call)
 
-    @ends_the_role
-    def _start_waiting(self) -> None:
-        while (execution := self._slots.next()) is not None:
-            execution.begun = True
-            for lane, offset in execution.places:
-                self._lease(lane.begins(offset))
-            self._start(execution)
+    def _start_waiting(self, execution: Execution) -> None:
+        execution.begun = True
+        for lane, offset in execution.places:
+            self._lease(lane.begins(offset))
+        self._start(execution)
 
     @ends_the_role
     def _end(self, execution: Execution, outcome: Outcome) -> None:
@@ -255,9 +253,7 @@ class Invoker:
             self._release(execution)
         self._reporter.report(execution, outcome, self._clock())
         self._changes.notify()
-        if self._slots.waiting:
-            # From the loop, not from here: what starts may end at once, and so on.
-            self._loop.call_soon(self._start_waiting)
+        self._slots.fill(self._start_waiting)  # in this turn of the loop: the next may be far
 
     def _release(self, execution: Execution) -> None:
         if execution.has_room:

@@ -32,7 +32,8 @@ class Leases:
     def started(self, execution: Execution) -> None:
         """Note that it runs from now on."""
         self._book.started(execution, self._now_ms())
-        self._arm()
+        if self._timer is None:  # one that is set is for what began before: it is due no later
+            self._arm()
 
     def ended(self, execution: Execution) -> None:
         """Note that it runs no more."""

@@ -9,6 +9,7 @@ import pytest
 from streams.edge.invoker.intake import FetchedIntent
 from streams.errors import BrokerError
 from streams.handler_api import Context, Event
+from streams.settings import Settings
 from tests.support.invoker_edge import CODEC, Rig
 from tests.support.invoker_handlers import answer, never, sleeper
 from tests.support.virtual_time import virtual_time
@@ -171,3 +172,33 @@ async def test_a_log_that_was_cut_and_begins_anew_is_read_on() -> None:
     await asyncio.sleep(1)
     assert len(rig.log.outcomes) == 2
     assert rig.intake.committed == {0: 4}
+
+
+@virtual_time
+async def test_what_waits_starts_in_the_very_turn_of_the_loop_that_frees_its_slot() -> None:
+    """A turn may hold a fold of fifty milliseconds: one more for each start would be felt."""
+    turns: list[int] = []
+    turn = 0
+
+    def count() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    async def note(_event: Event, _context: Context) -> None:
+        turns.append(turn)
+
+    rig = await Rig(Settings(invoker_max_outstanding=2), note=note).start()
+    count()
+    rig.deliver(*(rig.intent("note", f"d{n}") for n in range(6)))
+    await rig.log.wait_for_outcomes(6)
+    assert [each - turns[0] for each in turns] == [0, 0, 1, 1, 2, 2]
+
+
+@virtual_time
+async def test_what_waits_and_has_no_handler_ends_at_once_however_much_it_is() -> None:
+    rig = await Rig(Settings(invoker_max_outstanding=1), answer=answer).start()
+    rig.deliver(rig.intent("answer", "first"), *(rig.intent("gone", f"d{n}") for n in range(3_000)))
+    await rig.log.wait_for_outcomes(3_001)
+    outcomes = [each["outcome"] for each in rig.log.outcomes]
+    assert outcomes == ["success", *["unresolved"] * 3_000]

@@ -73,7 +73,27 @@ def test_what_is_withdrawn_never_starts() -> None:
     assert slots.next() == "b1"
     slots.ended("b")
     assert slots.next() is None
-    assert not slots.waiting
+
+
+def test_what_ends_while_it_starts_makes_room_for_the_next() -> None:
+    """However much it is: nothing is nested."""
+    slots: Slots[int] = Slots(1)
+    slots.offer("a", 0)
+    items = list(range(1, 5_000))
+    assert not any(slots.offer("a", item) for item in items)
+    order: list[int] = []
+
+    def start(item: int) -> None:
+        order.append(item)
+        slots.ended("a")
+        slots.fill(start)
+
+    slots.fill(start)
+    assert order == []
+    slots.ended("a")
+    slots.fill(start)
+    assert order == items
+    assert slots.running == 0
 
 
 @given(
@@ -102,8 +122,7 @@ def test_the_bound_holds_the_order_of_a_trigger_holds_and_nothing_waits_in_vain(
         elif running[trigger]:
             running[trigger] -= 1
             slots.ended(trigger)
-            while (next_item := slots.next()) is not None:
-                start(next_item)
+            slots.fill(start)
         assert slots.running == running.total() <= slots_max
         seen = [each for each in "abc" if offered[each]]
         free = slots_max - running.total()
