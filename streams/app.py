@@ -70,6 +70,8 @@ _STOP_S = 30.0
 _EXIT_S = 3.0
 """What the process may still take when all has stopped: a thread can hang in a client's call."""
 
+_OUTCOMES_LINGER_MS = 5  # senders wait for what the other edges append, and nobody for these
+
 # The edges that run in each role, as the topology declares them.
 _EDGES = {
     Role.INGEST: (INGEST,),
@@ -109,7 +111,7 @@ class Application:
         self.metrics = CollectorRegistry()
         _count_restarts(self.metrics, plan.restarts)
         self._working = False
-        self._publisher: Publisher | None = None
+        self._publishers: list[Publisher] = []
         self._edges: list[EdgeService] = []
         self._observe: ObserveServer | None = None
         self._stages = StageGroup(self._stage_apps())
@@ -157,22 +159,25 @@ class Application:
             edges.append(Relay(settings, codec, observer=RelayMetrics(self.metrics)))
         if Role.SCHEDULER in roles:
             edges.append(SchedulerProposal(settings, codec))
-        if not {Role.INGEST, Role.REGISTRY, Role.INVOKER} & set(roles):
-            return edges
-        self._publisher = Publisher(settings, name="edges")
-        if Role.REGISTRY in roles:
-            edges.append(Broadcaster(settings, self._publisher, codec))
-            edges.append(Canceller(settings, self._publisher, codec))
+        shared = self._publish("edges") if {Role.INGEST, Role.REGISTRY} & set(roles) else None
+        if Role.REGISTRY in roles and shared:
+            edges.append(Broadcaster(settings, shared, codec))
+            edges.append(Canceller(settings, shared, codec))
         if Role.INVOKER in roles:
             handlers = _handlers(self._plan.manifest)
+            outcomes = self._publish("outcomes", linger_ms=_OUTCOMES_LINGER_MS)
             observer = InvokerMetrics(self.metrics)
-            edges.append(Invoker(settings, self._publisher, codec, handlers, observer=observer))
-        if Role.INGEST in roles:
+            edges.append(Invoker(settings, outcomes, codec, handlers, observer=observer))
+        if Role.INGEST in roles and shared:
             sources = SourceMetrics(self.metrics)
-            edges.append(LegacyInbox(settings, self._publisher, codec, observer=sources))
-            edges.append(_stream_sources(settings, self._publisher, codec, sources))
-            edges += self._http_edges(self._publisher)
+            edges.append(LegacyInbox(settings, shared, codec, observer=sources))
+            edges.append(_stream_sources(settings, shared, codec, sources))
+            edges += self._http_edges(shared)
         return edges
+
+    def _publish(self, name: str, *, linger_ms: int = 1) -> Publisher:
+        self._publishers.append(Publisher(self._plan.settings, name=name, linger_ms=linger_ms))
+        return self._publishers[-1]
 
     def _http_edges(self, publisher: Publisher) -> list[EdgeService]:
         """Make ingest, and what its listener serves besides."""
@@ -205,8 +210,7 @@ class Application:
             self._plan.settings, self.metrics, ready=lambda: self.is_ready
         )
         await self._observe.start()
-        if self._publisher is not None:
-            await self._publisher.start()
+        await _all(*(publisher.start() for publisher in self._publishers))
         starting = [edge.start() for edge in self._edges]
         await self._unless_failed(_all(self._stages.start(), *starting))
         await self._unless_failed(self._stages.ready())
@@ -258,7 +262,7 @@ class Application:
 
     @property
     def _services(self) -> list[EdgeService | Publisher]:
-        return [*self._edges, *([self._publisher] if self._publisher else [])]
+        return [*self._edges, *self._publishers]
 
     async def failed(self) -> HarnError:
         """Wait until something fails; returns why."""
@@ -283,8 +287,7 @@ class Application:
         await _stop(*(edge.stop() for edge in reversed(self._edges)))
         if self._stages.started:
             await _stop(self._stages.stop())
-        if self._publisher is not None:
-            await _stop(self._publisher.stop())
+        await _stop(*(publisher.stop() for publisher in self._publishers))
         if self._observe is not None:
             await _stop(self._observe.stop())
         for service in self._services:

@@ -39,6 +39,9 @@ _POLL_S = 0.1
 # pausing throws away what was fetched ahead, and a busy event loop makes room late.
 _FULL_S = 0.1
 _FULL_TIMES = 10
+# Once there is room again it waits for more of it: one by one, intents would cost the event loop a
+# wake-up each, and the thread the interpreter.
+_GATHER_S = 0.005
 # Intents that may wait for each that runs, and what all may hold.
 _AHEAD = 4
 _HELD_BYTES_MAX = 64_000_000
@@ -236,6 +239,8 @@ class KafkaIntake:
 
     def _wait_for_room(self, consumer: Consumer) -> None:
         """Return when there is room, or when stopping."""
+        if self._room() > 0:
+            return
         times = 0
         while self._room() <= 0 and not self._stopping.is_set():
             self._has_room.clear()
@@ -251,6 +256,7 @@ class KafkaIntake:
         if self._paused:
             consumer.resume(consumer.assignment())
             self._paused = False
+        self._stopping.wait(_GATHER_S)
 
     def _deliver(self, messages: Sequence[Message]) -> None:
         intents: list[FetchedIntent] = []
