@@ -103,6 +103,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Nobody renews: every claim ends, and its job is there again."""
         for job in self.model.held:
             job.held = False
+            self.model.slots -= 1  # it leaves no room: its worker says what it has
         self._agree(claimed(self.log.tick(after_ms=TTL_MS)))
 
     @invariant()

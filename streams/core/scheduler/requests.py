@@ -31,6 +31,7 @@ from streams.core.wire import (
     RefusalReason,
     ReleaseRequested,
     RenewRequested,
+    RowWorker,
 )
 
 PURGE_MAX: Final = 20_000
@@ -134,8 +135,12 @@ def release(
 
 
 def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[Output]:
-    """End the claims of a holder that have run out."""
+    """End the claims of a holder that have run out.
+
+    They leave it no room: a job that failed has its place no more, and one that runs on keeps it.
+    """
     outputs: list[Output] = []
+    held_before = book.holding.get(consumer_id, 0)
     for job in tuple(queue.holders.get(consumer_id, ())):
         claim = queue.held[job]
         if claim.expires_at_ms > state.now_ms:
@@ -155,6 +160,12 @@ def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[
         outputs += jobs.give_back(
             state, book, queue, claim, deliveries=claim.delivery, expired=True
         )
+    worker = book.workers.get(consumer_id)
+    if worker is not None:
+        ended = held_before - book.holding.get(consumer_id, 0)
+        fewer: RowWorker = {**worker, "slots": max(0, worker["slots"] - ended)}
+        book.workers[consumer_id] = fewer
+        state.rows.put(f"w:{consumer_id}", fewer)
     return outputs
 
 
@@ -169,8 +180,8 @@ def on_purge(state: State, book: Book, ask: PurgeRequested, /) -> list[Output]:
             continue
         taken = queue.selection.take(key, room)
         outputs += [_purged(state, queue, id_at(place), ask) for place in taken]
-    # What waits at a gate is nobody's, too.
-    for job in queue.returned.delayed_of(queue.gates.jobs)[: PURGE_MAX - len(outputs)]:
+    # What waits at a gate, or for a drain to end, is nobody's, too.
+    for job in queue.returned.delayed_jobs()[: PURGE_MAX - len(outputs)]:
         take_returned(state, book, queue, job)
         outputs.append(_purged(state, queue, job, ask))
     gates.forget(state, book, queue, *(said.key for said in outputs))

@@ -8,7 +8,7 @@ Source: DESIGN "A job".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from streams.core.wire import RowReturned
 
@@ -63,9 +63,11 @@ class Returned:
                 del self._parked[row["consumer_id"]]
         return row
 
-    def delayed_of(self, jobs: Iterable[str], /) -> list[str]:
-        """Return those of these jobs that were given back, and may not be claimed yet, by id."""
-        return sorted(job for job in jobs if job in self._rows and is_delayed(self._rows[job]))
+    def delayed_jobs(self) -> list[str]:
+        """Return the jobs that may not be claimed yet, by id; looks at all that were given back."""
+        if not self.delayed:
+            return []
+        return sorted(job for job, row in self._rows.items() if is_delayed(row))
 
     def parked_of(self, consumer_id: str, /) -> list[str]:
         """Return the jobs that wait for this worker to leave, by id."""

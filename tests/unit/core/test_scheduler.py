@@ -192,6 +192,32 @@ def test_5_18_a_drain_gets_no_job_twice() -> None:
     assert claimed(log.beat(once=True, draining=True)) == ["0.2"]
 
 
+def test_a_purge_takes_what_waits_for_a_drain_to_end() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a")
+    log.beat(capacity=2, once=True, ttl_ms=1_000)
+    log.beat(capacity=2, claims=["0.1", "1.1"], once=True, ttl_ms=1_000)
+    assert said(log.tick(1_000)) == ["claim_expired"] * 2
+    assert log.summary()["delayed"] == 2
+    outs = log.purge()
+    assert said(outs) == ["job_purged"] * 2
+    assert [log.summary()[name] for name in ("ready", "delayed", "purged")] == [0, 0, 2]
+    assert claimed(log.beat(capacity=2, once=True, draining=True)) == []
+    assert [out.value["reason"] for out in log.ack("0.1")] == ["unknown_job"]
+
+
+def test_a_claim_that_runs_out_leaves_its_worker_no_more_room_than_it_said() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a", "a")
+    log.beat(capacity=2, ttl_ms=1_000)
+    # Both have failed: they hold no place, and keep their claims until these run out.
+    assert claimed(log.beat(capacity=2, claims=["0.1", "1.1"], ttl_ms=1_000)) == ["2.1"]
+    log.renew("2.1")
+    assert said(log.tick(1_000)) == ["claim_expired"] * 2 + ["job_claimed"]
+    assert claimed(log.ack("2.1")) == ["1.2"]
+    assert claimed(log.ack("0.2")) == []
+
+
 def test_a_repeat_of_the_relay_is_dropped() -> None:
     log = SchedulerLog()
     log.ready("a", "a")
