@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streams.audit.claim_history import ClaimHistory, Violation
-from streams.audit.log import LogReader
+from streams.audit.log import LogReader, LogRecord
 from streams.audit.table_rows import table_rows
-from streams.codec import Codec
+from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
 from streams.core.record import Position
 from streams.edge.queue_catalog import queue_topics
@@ -120,8 +120,8 @@ def _shard_by(reader: LogReader, codec: Codec, queue: str) -> Any:  # noqa: ANN4
         for records in reader.read(place, *span):
             for record in records:
                 if ("kind", b"queue_configured") in record.headers and record.value is not None:
-                    said = codec.decode(record.value)[1]
-                    if said["queue"] == queue:
+                    said = _read(codec, "queue_configured", record)
+                    if not isinstance(said, str) and said["queue"] == queue:
                         return said["shard_by"]
     return "tenant"
 
@@ -137,8 +137,25 @@ def _history(
     history = ClaimHistory(verdict.queue, cap=cap, whole=whole)
     for records in reader.read(place, *span):
         for record in records:
-            kind = next((text.decode() for name, text in record.headers if name == "kind"), "")
-            value = codec.decode(record.value or b"")[1]
+            kind = _kind(record)
+            value = _read(codec, kind, record)
             position = Position(*place, record.offset)
-            verdict.violations += history.add(position, kind, value)
+            if isinstance(value, str):
+                verdict.violations.append(Violation(verdict.queue, position, value))
+            else:
+                verdict.violations += history.add(position, kind, value)
     return history
+
+
+def _kind(record: LogRecord) -> str:
+    texts = (text for name, text in record.headers if name == "kind" and text is not None)
+    return next((text.decode(errors="replace") for text in texts), "")
+
+
+def _read(codec: Codec, kind: str, record: LogRecord) -> Mapping[str, Any] | str:
+    """Return what a record of this kind says, or why it says nothing."""
+    try:
+        schema, value = codec.decode(record.value or b"")
+    except DecodeError as error:
+        return f"a record of kind {kind!r} that cannot be read: {error}"
+    return value if schema == kind else f"a record of kind {kind!r} that holds a {schema}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from schemas.shape import Array, Nullable, Primitive, Shape
 from streams.audit.queue_invariants import judge_queues
 from streams.codec import Codec
@@ -131,3 +133,45 @@ def test_a_claim_that_breaks_a_rule_is_named_by_its_position() -> None:
     assert log.told() == [
         "worker.triage.claims/0/1: job_purged of job 0: the job was purged before"
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "what"),
+    [
+        (b"job_acked", b"garbage", "a record of kind 'job_acked' that cannot be read: "),
+        (b"job_acked", None, "a record of kind 'job_acked' that cannot be read: "),
+        (None, b"", "a record of kind '' that cannot be read: "),
+        (
+            b"\xff",
+            b"\xff" * 40,
+            "a record of kind '\N{REPLACEMENT CHARACTER}' that cannot be read: ",
+        ),
+        (
+            b"job_claimed",
+            CODEC.encode("queue_seen", {"queue": "triage"}),
+            "a record of kind 'job_claimed' that holds a queue_seen",
+        ),
+    ],
+)
+def test_what_no_scheduler_wrote_is_named_and_the_rest_is_judged(
+    kind: bytes | None, value: bytes | None, what: str
+) -> None:
+    log = Log()
+    log.job(0)
+    log.folded(1)
+    log.kafka.append(
+        "worker.triage.claims", value, headers=[] if kind is None else [("kind", kind)]
+    )
+    log.purged("0")
+    log.purged("0")
+    first, second = log.told()
+    assert first.startswith(f"worker.triage.claims/0/0: {what}")
+    assert second.startswith("worker.triage.claims/0/2: job_purged of job 0")
+
+
+def test_a_catalog_with_garbage_hides_no_queue() -> None:
+    log = Log()
+    log.job(0)
+    log.folded(1)
+    log.kafka.append("worker.queues", b"garbage", headers=[("kind", b"queue_configured")])
+    assert log.told() == ["worker.triage/0/0: job 0 was folded, and is neither over nor there"]
