@@ -95,7 +95,14 @@ def purge(
     from streams.cli import queue_commands
 
     common: _Common = context.obj
-    queue_commands.purge(common.settings, queue, as_json=as_json)
+    queue_commands.purge(common.settings, _named(queue), as_json=as_json)
+
+
+def _named(queue: str) -> str:
+    """Return a queue's name as it was given.  Raises ConfigError when it is blank."""
+    if not queue.strip():
+        raise ConfigError("QUEUE is blank, expected the name of a queue")
+    return queue
 
 
 @app.command()
@@ -125,7 +132,7 @@ def drain(
     common: _Common = context.obj
     queue_drain.drain(
         common.settings,
-        queue,
+        _named(queue),
         manifest=common.manifest,
         consumer_id=consumer_id,
         claim_ttl=claim_ttl,
