@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.words import DEAD_LETTERS, JOBS, SESSIONS, TURNS
 from streams.edge.turns.body import Claimed, Ending
 from streams.edge.turns.kafka.presence import FLEET
@@ -73,7 +74,7 @@ async def test_turns_of_a_session_run_in_their_order_and_once_each(
 
 
 async def test_8_17_8_20_8_21_what_is_not_to_be_run_ends_or_is_kept_and_the_rest_goes_on(
-    settings: Settings, run: str
+    settings: Settings, run: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = Api(settings)
     session = f"{run}-s"
@@ -87,12 +88,24 @@ async def test_8_17_8_20_8_21_what_is_not_to_be_run_ends_or_is_kept_and_the_rest
     )
     api.task(f"{run}-json", session)
     api.append(TURNS, "agent_turn", f"session:{session}", json_turn.encode(), session)
+    stray, home = session_elsewhere(settings, session)
+    api.append(TURNS, "agent_turn", "k", f'{{"session_id": "{stray}"}}'.encode(), session)
     api.flush()
     async with worker(settings) as served:
-        await until(lambda: len(served.ran.outcomes) >= 5, served)
+        await until(lambda: len(served.ran.outcomes) >= 6, served)
     assert served.ran.started[:1] == [f"{run}-once"]
     assert len(served.ran.started) == 2, "what is JSON ran, nothing twice"
-    assert served.ran.outcomes == ["expired", "completed", "skipped", "skipped", "completed"]
+    assert served.ran.outcomes.count("skipped") == 3
+    assert [each for each in served.ran.outcomes if each != "skipped"] == [
+        *("expired", "completed", "completed")
+    ]
+    told: dict[str, Any] = {
+        line.__dict__["record"]: line.__dict__["reason"]
+        for line in caplog.records
+        if line.message == "turn_without_record"
+    }
+    assert told[f"{run}-nothing"] == "its goal or task is not there"
+    assert told[""].startswith(f"its session lives in partition {home}: ")
     letters = [
         each for each in read_topic(settings, DEAD_LETTERS) if each.value["job_id"] == "poison"
     ]
@@ -101,6 +114,16 @@ async def test_8_17_8_20_8_21_what_is_not_to_be_run_ends_or_is_kept_and_the_rest
     jobs = {each.value["job_id"]: each.value for each in of_run(settings, JOBS, run)}
     assert jobs[f"{run}-late"]["status"] == "failed"
     assert "deadline" in jobs[f"{run}-late"]["error"]
+
+
+def session_elsewhere(settings: Settings, session: str) -> tuple[str, int]:
+    """Return another session, and its partition, which is not that of the first one."""
+    count = settings.agent_turns_partitions
+    homes = {
+        f"{session}{each}": partition_of_session(f"{session}{each}", count) for each in "abcdefgh"
+    }
+    at = partition_of_session(session, count)
+    return next((name, home) for name, home in homes.items() if home != at)
 
 
 async def test_8_22_one_turn_in_two_workers_is_run_by_one_and_ends_twice_as_it_was_enqueued(

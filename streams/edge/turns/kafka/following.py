@@ -17,6 +17,7 @@ from typing import Any
 
 from streams.codec import Codec, DecodeError
 from streams.core.turn.held import Held
+from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
 from streams.core.turn.words import JOBS, SESSIONS
 from streams.edge.turns.kafka.feed import Feed, Fetched, Place
@@ -53,6 +54,7 @@ class Following:
         changed: Callable[[], None],
         fail: Callable[[BaseException], None],
     ) -> None:
+        self._settings = settings
         self._codec = codec
         self._taker = taker
         self._partitions = partitions
@@ -105,8 +107,24 @@ class Following:
                 continue
             for offset, held in asked.items():
                 if partition.unsure.pop(offset, None) is not None:
+                    self._warn_of_nothing(partition, held)
                     partition.owner.put_back(held, certain=True)
             self._changed()
+
+    def _warn_of_nothing(self, partition: OwnedPartition, held: Held) -> None:
+        """Tell of a turn without a goal or task: it is about to be skipped for good."""
+        envelope = held.envelope
+        if partition.owner.memory.claimable(envelope) is not None:
+            return
+        reason = "its goal or task is not there"
+        home = partition_of_session(envelope.session_id, self._settings.agent_turns_partitions)
+        if home != partition.number:
+            reason = (
+                f"its session lives in partition {home}: produce turns to it, or with the key "
+                "session:<id> and partitioner murmur2"
+            )
+        extra = {"position": str(held.at), "job_id": envelope.job_id, "reason": reason}
+        _LOG.warning("turn_without_record", extra={**extra, "record": envelope.payload_ref})
 
     async def _read_all(self, partition: OwnedPartition) -> None:
         """Wait until all is folded that the API has written by now."""
