@@ -214,9 +214,13 @@ class InlineTurns:
         if interrupted is not None:
             ending = ending._replace(status="cancelled", error=interrupted_by(interrupted))
         others_wait = len(lane) > 1
-        await self._insist(
-            lambda: self._records.end(begun, ending, others_wait=others_wait), envelope
-        )
+
+        async def end() -> None:
+            if not await self._records.end(begun, ending, others_wait=others_wait):
+                extra = {"record": envelope.payload_ref, "session": envelope.session_id}
+                _LOG.warning("turn_claim_lost", extra=extra)
+
+        await self._insist(end, envelope)
         if interrupted is not None:
             return "interrupted"
         return "failed" if ending.status == "failed" else "completed"

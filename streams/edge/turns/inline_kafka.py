@@ -8,6 +8,7 @@ from typing import cast
 
 from streams.core.turn.claim import (
     CLAIM_TTL_MS,
+    ENDED,
     Decision,
     Expire,
     Run,
@@ -94,20 +95,22 @@ class KafkaInlineRecords:
 
     async def iterate(self, begun: Begun, goal: AgentGoal, /) -> bool:
         """Write an iteration; see `InlineRecords.iterate`."""
-        del begun  # there is no fence
-        found = self._ledger.known("agent_goal", goal_key(goal["goal_id"])) or {}
-        if (found.get("status"), found.get("owner_host")) != ("running", self._holder.token):
+        if not self._is_held(begun):
             return False
         await self._ledger.write(_JOBS, "agent_goal", goal_key(goal["goal_id"]), goal)
         return True
 
-    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> None:
+    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> bool:
         """Write the end of what was begun; see `InlineRecords.end`."""
         now_ms = self._ledger.now_ms()
         record = begun.goal or begun.job
         assert record is not None, "a goal or a task was begun"
-        await self._write_end(begun, ending, now_ms)
+        if self._is_held(begun):
+            await self._write_end(begun, ending, now_ms)
+        elif not self._is_ended_here(begun):
+            return False
         await self._session_left(record["session_id"], ending, now_ms, others_wait=others_wait)
+        return True
 
     async def fail(self, record: TurnRecord, error: str, /) -> bool:
         """Write that a record has failed; see `InlineRecords.fail`."""
@@ -117,6 +120,29 @@ class KafkaInlineRecords:
         """Say that this process is there; see `InlineRecords.beat`."""
         value = self._presence.heartbeat(active_sessions=sessions, now_ms=self._ledger.now_ms())
         await self._ledger.write_fleet(value)
+
+    def _stands(self, begun: Begun) -> tuple[str, str, str]:
+        """Return status, owner and executor of what was begun, as far as they are known."""
+        if begun.goal is not None:
+            found = self._ledger.known("agent_goal", goal_key(begun.goal["goal_id"]))
+            owner = "owner_host"
+        else:
+            assert begun.job is not None, "a goal or a task was begun"
+            found = self._ledger.known("agent_job", job_key(begun.job["job_id"]))
+            owner = "claimed_by"
+        return (
+            ("", "", "") if found is None else (found["status"], found[owner], found["executed_by"])
+        )
+
+    def _is_held(self, begun: Begun) -> bool:
+        """Whether what was begun still runs here: there is no fence."""
+        status, owner, _ = self._stands(begun)
+        return (status, owner) == ("running", self._holder.token)
+
+    def _is_ended_here(self, begun: Begun) -> bool:
+        """Whether this process has written the end, though it may not have heard so."""
+        status, _, executed_by = self._stands(begun)
+        return status in (*ENDED, "paused") and executed_by == self._holder.token
 
     async def _write_end(self, begun: Begun, ending: Ending, now_ms: int) -> None:
         by = self._holder.token

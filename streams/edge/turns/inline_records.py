@@ -39,8 +39,11 @@ class InlineRecords(Protocol):
         """Write an iteration; false when somebody else has ended the goal."""
         ...
 
-    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> None:
-        """Write the end of what was begun, and what its session is after it."""
+    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> bool:
+        """Write the end of what was begun, and what its session is after it.
+
+        False when somebody else has ended it meanwhile: then nothing is written.
+        """
         ...
 
     async def fail(self, record: TurnRecord, error: str, /) -> bool:

@@ -49,7 +49,7 @@ class SqlInlineRecords:
         progress = progress_of(goal)
         return await asyncio.to_thread(self._store.iterate, goal["goal_id"], begun.fence, progress)
 
-    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> None:
+    async def end(self, begun: Begun, ending: Ending, /, *, others_wait: bool) -> bool:
         """Write the end of what was begun; see `InlineRecords.end`."""
         del others_wait  # the next turn says that the session runs, some milliseconds later
         record_id = begun.job["job_id"] if begun.job is not None else ""
@@ -57,8 +57,8 @@ class SqlInlineRecords:
             record_id = begun.goal["goal_id"]
         progress = None if ending.goal is None else progress_of(ending.goal)
 
-        def finish() -> None:
-            self._store.finish(
+        def finish() -> bool:
+            return self._store.finish(
                 record_id,
                 begun.fence,
                 Status(ending.status),
@@ -68,7 +68,14 @@ class SqlInlineRecords:
                 says=True,
             )
 
-        await asyncio.to_thread(finish)
+        def was_finished() -> bool:
+            """Whether an earlier try took effect, though its answer was lost."""
+            found = self._store.read(record_id)
+            if found is None or found.status != ending.status:
+                return False
+            return (found.fence, found.executed_by) == (begun.fence, self._by.token)
+
+        return await asyncio.to_thread(lambda: finish() or was_finished())
 
     async def fail(self, record: TurnRecord, error: str, /) -> bool:
         """Write that a record has failed; see `InlineRecords.fail`."""

@@ -315,6 +315,28 @@ async def test_what_a_killed_process_left_behind_fails_when_the_next_one_starts(
         await killed.bodies.close()
 
 
+async def test_a_process_that_was_given_up_leaves_the_failure_as_it_is(
+    carrier: Carrier, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def work(_turn: Turn) -> str:
+        begun.set()
+        await release.wait()
+        return "too late"
+
+    async with running(carrier, token="elsewhere:1:0badcafe:inline", default=work) as stopped:
+        handle = await stopped.enqueuer.dispatch({"description": "x"})
+        await begun.wait()
+        async with running(carrier, default=work) as process:
+            assert await process.inline.tell_lost() == 1  # nothing was heard of the other one
+        release.set()
+        await stopped.until(1)
+        job = await stopped.job(handle["job_id"])
+        assert (job.status, job.result) == (Status.FAILED, None)
+    assert [line.message for line in caplog.records][-1] == "turn_claim_lost"
+
+
 async def test_what_a_live_process_runs_is_its_own(carrier: Carrier) -> None:
     release = asyncio.Event()
 
