@@ -14,7 +14,6 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streams.audit.divergence import Divergence
@@ -30,6 +29,7 @@ from streams.cli.audit_invariants import invariants
 from streams.cli.audit_turns import print_turns, turns_as_json
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
+from streams.cli.plain import escape
 from streams.edge.codecs import codec_of
 from streams.engine import BoundStage
 from streams.errors import AuditIncomplete

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.tree import Tree
 
 from streams.audit.explain_turn import READS, TurnStory, explain_turn
@@ -15,6 +14,7 @@ from streams.audit.happening import Happening
 from streams.audit.kafka_log import KafkaLog
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape
 from streams.core.clock import rfc3339
 from streams.edge.codecs import codec_of
 from streams.errors import ConfigError, TopologyError

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.audit.kafka_log import KafkaLog
@@ -15,6 +14,7 @@ from streams.audit.turn_invariants import judge_turns
 from streams.cli.audit_turns import print_turns, turns_as_json
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, screen, settings_from
+from streams.cli.plain import escape
 from streams.edge.codecs import codec_of
 from topology import TOPOLOGY
 

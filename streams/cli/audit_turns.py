@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streams.audit.turn_invariants import TurnVerdict
+from streams.cli.plain import escape
 
 __all__ = ["print_turns", "turns_as_json"]
 

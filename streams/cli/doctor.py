@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape
 from streams.edge.broker import broker_status
 from streams.edge.checkup import Checkup, Finding, Level, diagnose
 from streams.edge.examine import examine

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.cli.cluster import cluster_of
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape
 from streams.edge.codecs import codec_of
 from streams.edge.turns.fleet_report import FleetReport, fleet_report
 from streams.edge.turns.turns_json import worker_json

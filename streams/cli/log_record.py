@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from rich.text import Text
 
+from streams.cli.plain import plain
 from streams.codec import Codec, DecodeError
 from streams.core.clock import rfc3339
 from streams.core.record import Position
@@ -74,11 +75,11 @@ class ShownRecord(NamedTuple):
         """Return the record as one line for a person."""
         text = Text(rfc3339(self.timestamp_ms), style="dim")
         text.append(f" {self.position}", style="cyan")
-        text.append(f" {self.kind or '-'}", style="bold")
+        text.append(f" {plain(self.kind) or '-'}", style="bold")
         text.append(f" key={self.key or '-'}", style="dim")
         extra = {name: each for name, each in self.headers.items() if name not in _USUAL_HEADERS}
         for name, each in extra.items():
-            text.append(f" {name}={each}", style="dim")
+            text.append(plain(f" {name}={each}"), style="dim")
         if self.undecodable is not None:
             reason = self.undecodable
             text.append(f" undecodable: {reason['reason']}", style="red")
@@ -86,7 +87,7 @@ class ShownRecord(NamedTuple):
         elif self.value is None:
             text.append(" tombstone", style="yellow")
         else:
-            text.append(f" {_encode(self.value).decode()}")
+            text.append(plain(f" {_encode(self.value).decode()}"))
         return text
 
 
@@ -120,8 +121,7 @@ def show_record(record: ReadRecord, topic: str, codec: Codec) -> ShownRecord:
 
 def _key(key: bytes | None) -> str:
     """Return a key as text; control characters, which only our own keys have, are escaped."""
-    text = (key or b"").decode(errors="backslashreplace")
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    return plain((key or b"").decode(errors="backslashreplace"))
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever Avro can say

@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from streams.cli.options import notice, screen
+from streams.cli.plain import plain
 from streams.codec import Codec
 from streams.core.clock import rfc3339
 from streams.core.expression import Failed
@@ -180,7 +181,7 @@ def print_report(report: Mapping[str, Any], columns: Sequence[str], *, as_json: 
         return
     for item in report["items"]:
         shown = "  ".join(str(item[name]) for name in columns if item.get(name) is not None)
-        screen().print(f"{item['status']}  {shown}", markup=False)
+        screen().print(plain(f"{item['status']}  {shown}"), markup=False)
     did = "would be asked for" if report["dry_run"] else "asked for"
     count = report["matched_count"] - report["skipped_count"]
     notice(

@@ -11,12 +11,12 @@ from typing import Annotated, cast
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.cli.cluster import cluster_of
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape
 from streams.core.ready_jobs import SHARDS_MAX
 from streams.core.wire import FairnessDimension
 from streams.edge.codecs import codec_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END
 from rich.console import Console
-from rich.markup import escape
 
+from streams.cli.plain import escape
 from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.settings import Settings

@@ -12,11 +12,11 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.cli.broker import progress_shown
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape
 from streams.edge.broker import ensure_broker
 from streams.edge.codecs import codec_of
 from streams.edge.turns.kafka.growth import NOTICE_S, Growth

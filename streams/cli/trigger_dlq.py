@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.audit.dead_letters import Body, bodies_of, entries
@@ -35,6 +34,7 @@ from streams.cli.operation import (
     rate_of,
 )
 from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.plain import escape, plain
 from streams.codec import Codec
 from streams.core.clock import rfc3339
 from streams.core.dlq_words import DISPATCHES, home_of
@@ -129,7 +129,7 @@ def show(
         return
     for name, value in shown.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        screen().print(f"{name}: {text}", markup=False)
+        screen().print(plain(f"{name}: {text}"), markup=False)
     if letter.body is None:
         notice(f"the log has let the body of {entry_id} go")
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.tree import Tree
 
 from streams.audit.explain import READS, DispatchStory, EventStory, Happening, JobStory
+from streams.cli.plain import escape
 from streams.core.clock import rfc3339
 from streams.core.wire import RowRegisteredBinding
 from streams.errors import BrokerError
@@ -33,6 +33,8 @@ _STYLES = {
     "job_dead": "red",
     "job_purged": "magenta",
 }
+_SHOWN_CHARS_MAX = 300  # of a field: results and errors may be long, and are said several times
+
 # Said twice, once for people's streams and once for machines': the tree shows it once.
 _REPEATED = frozenset(
     {
@@ -152,7 +154,17 @@ def _detail(value: dict[str, Any]) -> str:
         *("requested_by", "audit_id", "status", "state", "replays", "replay_event_id"),
         *("consumer_id", "claim_id", "delivery", "deliveries", "skipped_by", "purged_by"),
     )
-    return " ".join(f"{name}={value[name]}" for name in names if value.get(name) is not None)
+    return " ".join(
+        f"{name}={_short(value[name])}" for name in names if value.get(name) is not None
+    )
+
+
+def _short(value: object) -> str:
+    """Return a field's text as a line can hold it; `--json` has all of it."""
+    text = str(value)
+    if len(text) <= _SHOWN_CHARS_MAX:
+        return text
+    return f"{text[:_SHOWN_CHARS_MAX]}… ({len(text)} characters, all of them with --json)"
 
 
 def as_json(story: EventStory) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from streams.audit.kafka_log import KafkaLog
@@ -17,6 +16,7 @@ from streams.cli.known_trigger import require_known
 from streams.cli.log_query import parse_start
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, screen, settings_from
+from streams.cli.plain import escape
 from streams.codec import Codec, DecodeError
 from streams.core.binding_history import Told, version_as_of
 from streams.core.webhook import path_of

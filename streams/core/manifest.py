@@ -164,7 +164,9 @@ def _table(place: Place, index: int, given: object) -> Place:
     trigger_id = ""
     if isinstance(given, Mapping):
         trigger_id = cast("Mapping[str, object]", given).get("id")
-    named = f" ({trigger_id})" if isinstance(trigger_id, str) and trigger_id.strip() else ""
+    named = ""
+    if isinstance(trigger_id, str) and trigger_id.strip() and trigger_id.isprintable():
+        named = f" ({trigger_id[:TEXT_CHARS_MAX]})"
     return place.in_table(f"[[triggers]] {index}{named}")
 
 

@@ -64,7 +64,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
     A file that says nothing is refused: to take every trigger out of force, say `triggers = []`.
     """
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Some editors begin a file with a byte order mark, which TOML does not know.
+        found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise ManifestError(f"{path}: there is no such file, expected a manifest") from error
     except OSError as error:
@@ -73,6 +74,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise ManifestError(f"{path}: byte {error.start} is not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ManifestError(f"{path}: is not TOML: {error}") from error
+    except RecursionError as error:
+        raise ManifestError(f"{path}: lists or tables are nested too deeply") from error
     if not found:
         raise ManifestError(
             f"{path}: is empty, expected [[triggers]], or `triggers = []` to have none in force"

@@ -92,6 +92,25 @@ def test_the_tree_names_bindings_outcomes_and_positions() -> None:
     assert as_json(story)["dispatches"][0]["happenings"]
 
 
+def test_the_tree_shows_of_long_texts_the_beginning_and_no_control_characters() -> None:
+    def breaks(_event: object) -> None:
+        raise RuntimeError("\x1b[2J\x9b31m[/]" + "x" * 500)
+
+    driver = PipelineDriver(handlers={"second_time": breaks, "never": breaks})
+    driver.apply(bindings_of(MANIFEST))
+    driver.emit(event("e1"))
+    driver.finish()
+    story = explain(driver.kafka, Codec(), "e1")
+    screen = StringIO()
+    print_story(Console(file=screen, width=1_000, no_color=True), story)
+    shown = screen.getvalue()
+    assert "\\x1b[2J\\x9b31m[/]xxx" in shown
+    assert "characters, all of them with --json)" in shown
+    assert "x" * 300 not in shown
+    assert shown.replace("\n", "").isprintable()
+    assert "x" * 500 in str(as_json(story))
+
+
 def test_a_cancel_is_told_once_where_it_belongs() -> None:
     driver = PipelineDriver(handlers={"second_time": second_time, "never": never}, partitions=3)
     driver.apply(bindings_of(MANIFEST.replace('"immediate"', '"svix"')))

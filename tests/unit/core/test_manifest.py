@@ -143,6 +143,13 @@ def test_the_definition_is_canonical_json() -> None:
 
 
 # ---------------------------------------------------------------------- what is refused
+def test_an_id_that_cannot_be_read_is_not_repeated_in_the_place() -> None:
+    document = {"triggers": [{"id": "a\x1b[2J"}, {"id": "x" * 5_000}]}
+    found = parse_manifest(document, "harn.toml")
+    assert isinstance(found, tuple)
+    assert all(problem.isprintable() and len(problem) < 500 for problem in found)
+
+
 @pytest.mark.parametrize(
     ("without", "line", "problem"),
     [

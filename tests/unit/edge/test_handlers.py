@@ -62,6 +62,7 @@ def test_a_folder_stands_for_its_manifest(tmp_path: Path) -> None:
         (b"[[triggers", "is not TOML: "),
         (b"id = '\xff'", "byte 6 is not UTF-8"),
         (b"nonsense = 1", "nonsense is not a key here"),
+        (b"x = " + b"[" * 5_000, "lists or tables are nested too deeply"),
         (b"# nothing yet\n", "is empty, expected [[triggers]], or `triggers = []`"),
     ],
 )
@@ -75,6 +76,13 @@ def test_a_file_that_is_no_manifest_is_refused_by_path(
         load_manifest(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert problem in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_manifest(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn"], lib="def fn(event): ...")
+    path = folder / "harn.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load_manifest(folder).bindings
 
 
 # ---------------------------------------------------------------------- resolution
