@@ -752,6 +752,7 @@ class GrantedJob(TypedDict):
     expires_at_ms: int
     traceparent: str | None
     admitted: bool
+    fairness_key: str
     body: bytes
 
 

@@ -145,6 +145,7 @@ class WorkerRig:
         incarnation: str | None = None,
         admitted: bool = False,
         digest: str = "",
+        fairness_key: str = "",
     ) -> None:
         """Grant jobs, each an id and a body."""
         value = {
@@ -164,6 +165,7 @@ class WorkerRig:
                     "expires_at_ms": 1 + TTL_MS,
                     "traceparent": None,
                     "admitted": admitted,
+                    "fairness_key": fairness_key,
                     "body": body,
                 }
                 for job_id, body in jobs

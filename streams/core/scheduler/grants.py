@@ -95,49 +95,54 @@ def _grant(
 ) -> bool:
     """Give one job of the queue to the worker with most room; whether there was one of each."""
     worker = _most_room(book, rooms)
-    if worker is None or not queue.selection.ready:
+    selection = queue.selection
+    if worker is None or not selection.ready:
         return False
-    chosen = queue.selection.select(state.now_ms)
+    chosen = selection.select(state.now_ms)
     book.dirty[queue.home] = queue
     if chosen is None:
         return False
-    gated = bool(queue.gates.jobs) and id_at(chosen.place) in queue.gates.jobs
+    job = id_at(chosen.place)
+    gated = job in queue.gates.jobs
     if gated:
         held_up = gates.at_grant(state, book, queue, chosen)
         if held_up is not None:
             outputs += held_up
             return True
-    claim = _claim(state, book, queue, chosen, worker)
+    claim = _claim(state, book, queue, job, chosen, worker)
     _took(rooms)
-    row: RowJob = state.rows.get(f"j:{queue.home}:{claim.job}")
+    row: RowJob | None = state.rows.get(f"j:{queue.home}:{job}")
     assert row is not None, "a ready job has a row"
+    name, consumer_id, fence = chosen.key.name, claim.consumer_id, claim.fence
+    named = claim_id(job, fence)
     claimed: JobClaimed = {
         "queue": queue.queue,
-        "job_event_id": claim.job,
-        "claim_id": claim_id(claim.job, claim.fence),
-        "consumer_id": claim.consumer_id,
-        "fence": claim.fence,
+        "job_event_id": job,
+        "claim_id": named,
+        "consumer_id": consumer_id,
+        "fence": fence,
         "incarnation": worker["incarnation"],
         "delivery": claim.delivery,
-        "fairness_key": claim.key.name,
+        "fairness_key": name,
         "promoted": chosen.promoted,
         "claimed_at_ms": state.now_ms,
         "expires_at_ms": claim.expires_at_ms,
     }
-    headers = headers_of(row)
-    outputs.append(Output(queue.claims_topic, "job_claimed", claim.job, claimed, headers=headers))
+    said = Output(queue.claims_topic, "job_claimed", job, claimed, None, headers_of(row))
+    outputs.append(said)
     if gated:
         outputs.append(gates.admitted(state, queue, claim, row))
-    granted.setdefault((queue.home, claim.consumer_id), []).append(
+    granted.setdefault((queue.home, consumer_id), []).append(
         {
-            "job_event_id": claim.job,
-            "claim_id": claimed["claim_id"],
-            "fence": claim.fence,
+            "job_event_id": job,
+            "claim_id": named,
+            "fence": fence,
             "delivery": claim.delivery,
             "occurred_at_ms": row["occurred_at_ms"],
             "expires_at_ms": claim.expires_at_ms,
             "traceparent": row["traceparent"],
             "admitted": gated,
+            "fairness_key": name if selection.takes_turns else "",
             "body": row["body"],
         }
     )
@@ -164,17 +169,16 @@ def _took(rooms: list[tuple[int, str]]) -> None:
     heapq.heapreplace(rooms, (room + 1, consumer_id))
 
 
-def _claim(state: State, book: Book, queue: Queue, chosen: Chosen, worker: RowWorker) -> Claim:
-    job = id_at(chosen.place)
+def _claim(
+    state: State, book: Book, queue: Queue, job: str, chosen: Chosen, worker: RowWorker
+) -> Claim:
     fence = delivery = 1
-    before = forget_returned(state, queue, job) if len(queue.returned) else None
+    before = forget_returned(state, queue, job) if job in queue.returned else None
     if before is not None:
         fence, delivery = before["fence"] + 1, before["deliveries"] + 1
     expires_at_ms = state.now_ms + worker["claim_ttl_ms"]
-    consumer_id = worker["consumer_id"]
-    claim = Claim(
-        job, chosen.place, chosen.rank, chosen.key, fence, delivery, expires_at_ms, consumer_id
-    )
+    place, rank, key = chosen.place, chosen.rank, chosen.key
+    claim = Claim(job, place, rank, key, fence, delivery, expires_at_ms, worker["consumer_id"])
     book.hold(queue, claim)
     return claim
 

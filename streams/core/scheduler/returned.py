@@ -33,6 +33,9 @@ class Returned:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __contains__(self, job: object) -> bool:
+        return job in self._rows
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 

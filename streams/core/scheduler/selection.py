@@ -42,7 +42,9 @@ class Selection:
     """The fairness keys of one queue, and what decides among them."""
 
     __slots__ = (
+        "_age_ms",
         "_by_rank",
+        "_cap",
         "_funded",
         "_spent",
         "_waiting",
@@ -55,6 +57,7 @@ class Selection:
         "rounds",
         "selected",
         "selects",
+        "takes_turns",
         "weight",
     )
 
@@ -70,6 +73,10 @@ class Selection:
     def _empty(self) -> None:
         self.weight = 0
         """Weights of the eligible keys, summed up."""
+        # Of the policy, what is asked for at every job.
+        self.takes_turns: bool = self.policy["strategy"] == "drr"
+        self._age_ms = self.policy["starvation_age_ms"]
+        self._cap = self.policy["max_concurrent_per_key"]
         self._funded, self._spent = Ring(), Ring()
         self._by_rank = tuple(Heads(self._head_of(rank)) for rank in (0, 1, 2))
         self._waiting = Heads(self._waits_since)
@@ -113,7 +120,7 @@ class Selection:
 
     def refresh(self, key: Key, /, *, settled: bool = True) -> None:
         """Enter or leave the key where its jobs and claims have changed."""
-        cap = self.policy["max_concurrent_per_key"]
+        cap = self._cap
         capped = cap > 0 and key.in_flight >= cap and key.ready > 0
         eligible = key.ready > 0 and not capped
         if settled:
@@ -152,8 +159,8 @@ class Selection:
         self.ready += 1
         if not key.eligible:
             self.refresh(key)
-        elif self.policy["strategy"] == "drr":
-            if self.policy["starvation_age_ms"]:
+        elif self.takes_turns:
+            if self._age_ms:
                 self._waiting.offer(key.name, self._since(key, place))
         else:
             self._by_rank[rank].offer(key.name, place)
@@ -175,7 +182,8 @@ class Selection:
     def claimed(self, key: Key, by: int, /) -> None:
         """The key has `by` more claims in force, or fewer."""
         key.in_flight += by
-        self.refresh(key)
+        if self._cap or key.capped_at is not None:
+            self.refresh(key)
 
     # ------------------------------------------------------------------ selection
     def select(self, now_ms: int, /) -> Chosen | None:
@@ -183,7 +191,7 @@ class Selection:
         if not self.ready:
             return None
         self.selects += 1
-        chosen = self._fifo(now_ms) if self.policy["strategy"] != "drr" else self._drr(now_ms)
+        chosen = self._drr(now_ms) if self.takes_turns else self._fifo(now_ms)
         if chosen is None:
             return None
         key = chosen.key
@@ -194,7 +202,7 @@ class Selection:
         self.selected += 1
         self.last_selected = key.name
         self.dirty.add(key.name)
-        if not key.ready or self.policy["max_concurrent_per_key"]:
+        if self._cap or not key.ready:
             self.refresh(key)
         return chosen
 
@@ -213,7 +221,7 @@ class Selection:
         return Chosen(key, key.pop(rank), rank, promoted=False)
 
     def _drr(self, now_ms: int) -> Chosen | None:
-        age_ms = self.policy["starvation_age_ms"]
+        age_ms = self._age_ms
         if age_ms and self._waiting.may_reach(now_ms - age_ms):
             starving = self._waiting.first()
             if starving is not None and starving[0] + age_ms <= now_ms:
@@ -227,7 +235,8 @@ class Selection:
             name = self._funded.after(self.last_selected)
             assert name is not None, "who had no credit has some now"
         key = self.keys[name]
-        self.settle(key)
+        if key.round < self.rounds:
+            self.settle(key)
         key.credit -= 1
         if not key.credit:
             self._funded.remove(name)
@@ -244,12 +253,12 @@ class Selection:
 
     # ------------------------------------------------------------------ what the heaps ask
     def _offer(self, key: Key) -> None:
-        if self.policy["strategy"] != "drr":
+        if not self.takes_turns:
             for rank, heads in enumerate(self._by_rank):
                 head = key.head(rank)
                 if head is not None:
                     heads.offer(key.name, head)
-        elif self.policy["starvation_age_ms"]:
+        elif self._age_ms:
             oldest = key.oldest()
             assert oldest is not None, "an eligible key has a job"
             self._waiting.offer(key.name, self._since(key, oldest))

@@ -26,6 +26,7 @@ from typing import Literal
 
 from streams.core.wire import ClaimedJob, ClaimRef, GrantedJob
 from streams.edge.executors.call import Call
+from streams.edge.worker.line import FairLine
 
 __all__ = ["HeldJob", "HeldJobs"]
 
@@ -46,6 +47,7 @@ class HeldJob:
     """Until it begins."""
     expires_s: float
     """Until when it is claimed, by the event loop's clock."""
+    fairness_key: str = ""
     state: State = "waiting"
     started_s: float = 0.0
     ended_s: float = 0.0
@@ -67,6 +69,11 @@ class HeldJob:
         return self.queue_key.partition("#")[0]
 
     @property
+    def line(self) -> tuple[str, str]:
+        """Return what it waits in a line with: jobs of the same begin in their order."""
+        return self.queue_key, self.fairness_key
+
+    @property
     def ref(self) -> ClaimRef:
         """Return what names the claim among those of all queues."""
         return {
@@ -82,11 +89,11 @@ class HeldJob:
 
 
 class HeldJobs:
-    """All claims that a worker has; those that wait, in the order in which they were granted."""
+    """All claims that a worker has; of those that wait, each fairness key's in their order."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], HeldJob] = {}
-        self._waiting: deque[HeldJob] = deque()
+        self._waiting: FairLine[HeldJob] = FairLine()
         self._admitted: deque[HeldJob] = deque()
         self._asking: dict[tuple[str, str], HeldJob] = {}
         self.running = 0
@@ -126,14 +133,15 @@ class HeldJobs:
             job["traceparent"],
             job["body"],
             expires_s,
+            job["fairness_key"],
             admitted=job["admitted"],
         )
         self._held[key] = held
-        self._waiting.append(held)
+        self._waiting.append(held.line, held)
         return held
 
     def next(self) -> HeldJob | None:
-        """Begin with what its gates have admitted, then with what has waited longest."""
+        """Begin with what its gates have admitted, then with the key whose turn it is."""
         line = self._admitted or self._waiting
         if not line:
             return None
@@ -202,7 +210,10 @@ class HeldJobs:
                 continue
             match held.state:
                 case "waiting":
-                    (self._admitted if held in self._admitted else self._waiting).remove(held)
+                    if held in self._admitted:
+                        self._admitted.remove(held)
+                    else:
+                        self._waiting.remove(held.line, held)
                     del self._held[held.queue_key, held.claim_id]
                 case "asking":
                     self.withdraw(held.queue_key, held.claim_id)
