@@ -22,6 +22,7 @@ from streams.edge.worker import WorkerPlan
 from streams.edge.worker.consumer import Consumer
 from streams.edge.worker.plan import default_consumer_id
 from streams.errors import ConfigError
+from streams.exact_loop import exact_loop
 from streams.observe import logs
 from streams.provision import provision_topics
 from streams.working import queue_keys, run_worker
@@ -95,7 +96,9 @@ def run(
         concurrency=concurrency,
         claim_ttl_ms=ttl_ms,
     )
-    asyncio.run(run_worker(settings, codec, consumer, plan, load=partial(Consumer.load, config)))
+    with asyncio.Runner(loop_factory=exact_loop) as runner:
+        load = partial(Consumer.load, config)
+        runner.run(run_worker(settings, codec, consumer, plan, load=load))
 
 
 def claim_ttl_ms_of(text: str) -> int:
