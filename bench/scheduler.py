@@ -18,6 +18,7 @@ from bench.lab import Lab
 from bench.orders import NOW_MS, bench_codec
 from bench.row import Row, at_least, at_most
 from streams.codec import Codec
+from streams.collector import look_seldom
 from streams.core import scheduler, scheduler_policy
 from streams.core.record import Record
 from streams.core.state import State
@@ -221,6 +222,7 @@ def _backlog(codec: Codec, count: int) -> tuple[float, float]:
 
 def measure(lab: Lab) -> list[Row]:
     """The backlog once, then rounds of each strategy in turn."""
+    look_seldom()  # as a process that runs stages does
     # First of all: memory that was used before and is free would hide what the backlog takes.
     size, seconds = _backlog(bench_codec(), lab.scaled(_BACKLOG))
     runs: dict[tuple[str, int], list[float]] = {}

@@ -36,7 +36,8 @@ def job_id(partition: int, offset: int, /) -> str:
 
 def id_at(place: int, /) -> str:
     """Return the id of the job at a place."""
-    return job_id((place >> _OFFSET_BITS) & _PARTITION, place & _OFFSET)
+    partition, offset = (place >> _OFFSET_BITS) & _PARTITION, place & _OFFSET
+    return f"{partition}-{offset}" if partition else str(offset)
 
 
 def place_by_id(occurred_at_ms: int, job: str, /) -> int:

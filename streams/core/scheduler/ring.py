@@ -15,11 +15,13 @@ _BLOCK: Final = 512
 class Ring:
     """Names in their order, kept in sorted blocks."""
 
-    __slots__ = ("_blocks", "_lasts")
+    __slots__ = ("_blocks", "_found", "_lasts")
 
     def __init__(self) -> None:
         self._blocks: list[list[str]] = []
         self._lasts: list[str] = []
+        self._found = (0, 0)
+        """Where `after` has found its name: what is removed is mostly that."""
 
     def __bool__(self) -> bool:
         """Whether there is a name."""
@@ -46,24 +48,28 @@ class Ring:
 
     def remove(self, name: str, /) -> None:
         """Remove a name that is there."""
-        at = bisect_left(self._lasts, name)
-        block = self._blocks[at]
-        place = bisect_left(block, name)
+        at, place = self._found
+        blocks = self._blocks
+        if at >= len(blocks) or place >= len(blocks[at]) or blocks[at][place] != name:
+            at = bisect_left(self._lasts, name)
+            place = bisect_left(blocks[at], name)
+        block = blocks[at]
         assert block[place] == name, "only what is there is removed"
         del block[place]
         if block:
             self._lasts[at] = block[-1]
         else:
-            del self._blocks[at], self._lasts[at]
+            del blocks[at], self._lasts[at]
 
     def after(self, name: str | None, /) -> str | None:
         """Return the first name greater than `name`, else the first of all; None when empty."""
         if not self._blocks:
             return None
-        if name is None:
-            return self._blocks[0][0]
-        at = bisect_right(self._lasts, name)
-        if at == len(self._lasts):
+        at = len(self._lasts) if name is None else bisect_right(self._lasts, name)
+        if name is None or at == len(self._lasts):
+            self._found = (0, 0)
             return self._blocks[0][0]
         block = self._blocks[at]
-        return block[bisect_right(block, name)]
+        place = bisect_right(block, name)
+        self._found = (at, place)
+        return block[place]
