@@ -17,7 +17,7 @@ KEYS = st.sampled_from("abc")
 
 
 class SlowLine:
-    """All jobs in one list; whose turn it is follows from who was served, and since when it waits."""
+    """All jobs in one list, and who waits in the order of turns."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[str, int]] = []
@@ -53,9 +53,9 @@ def test_a_line_answers_as_a_list_of_all_that_waits_does(steps: list[tuple[str, 
         elif step == "pop" and slow.jobs:
             assert line.popleft() == slow.popleft()
         elif step == "remove" and slow.jobs:
-            key, job = slow.jobs[number % len(slow.jobs)]
-            line.remove(key, job)
-            slow.take(key, job)
+            of, job = slow.jobs[number % len(slow.jobs)]
+            line.remove(of, job)
+            slow.take(of, job)
         elif step == "clear" and number % 5 == 0:
             line.clear()
             slow = SlowLine()
