@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from streams.app import Application, Plan
-from streams.cli.cluster import cluster_of
+from streams.cli.cluster import cluster_with_topics
 from streams.cli.options import notice
 from streams.edge.group_members import memberships
 from streams.edge.queue_catalog import queue_topics
@@ -21,7 +21,6 @@ from streams.edge.topic_reader import topic_names
 from streams.errors import BrokerError
 from streams.kafka import make_admin
 from streams.observe import logs
-from streams.provision import provision_topics
 from streams.roles import Role
 from streams.settings import Settings
 from topology import TOPOLOGY
@@ -39,8 +38,7 @@ def with_queues_served(settings: Settings, work: Callable[[Settings], _Result]) 
     """
     if not settings.embedded:
         return work(settings)
-    running = cluster_of(settings)
-    provision_topics(running)
+    running = cluster_with_topics(settings)
     missing = _unserved(running)
     try:
         return _served(running, missing, work)

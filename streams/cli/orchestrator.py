@@ -56,7 +56,7 @@ def serve(
     lifeline: Annotated[int | None, typer.Option(LIFELINE, hidden=True)] = None,
     restarts: Annotated[int, typer.Option(RESTARTS, hidden=True)] = 0,
 ) -> None:
-    """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker, relay.
+    """Run roles until SIGTERM: ingest, registry, inbox, dispatch, invoker, relay, scheduler.
 
     Without KAFKA_BOOTSTRAP_SERVERS a Kafka of its own is started in the state directory and left
     running.
@@ -90,10 +90,10 @@ def metrics(state_dir: StateDir = None) -> None:
     They are those that its members last published.  What one process counts besides is on its
     metrics port, at /metrics.  Exit codes: 0; 3 when topics are missing; 5 broker.
     """
-    from streams.cli.cluster import cluster_of  # noqa: PLC0415 - as above
+    from streams.cli.cluster import cluster_with_topics  # noqa: PLC0415 - as above
     from streams.cli.queue_commands import print_metrics  # noqa: PLC0415
 
-    print_metrics(cluster_of(settings_from(state_dir=state_dir)))
+    print_metrics(cluster_with_topics(settings_from(state_dir=state_dir)))
 
 
 def _unsupervised(arguments: list[str]) -> list[str]:

@@ -6,14 +6,13 @@ Source: DESIGN "Who creates topics"; seed worker-dispatch.
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, cast
 
 import msgspec
 import typer
 from rich.table import Table
 
-from streams.cli.cluster import cluster_of
+from streams.cli.cluster import cluster_with_topics
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, notice, screen, settings_from
 from streams.cli.plain import escape
@@ -23,21 +22,10 @@ from streams.edge.codecs import codec_of
 from streams.edge.queue_catalog import queue_topics, read_configured
 from streams.edge.queue_creation import create_queue
 from streams.edge.topic_reader import topic_names
-from streams.provision import provision_topics
-from streams.settings import Settings
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Create worker queues, and list them.", no_args_is_help=True)
-
-
-def _cluster(state_dir: Path | None) -> Settings:
-    """Return where queues are; a broker of our own has its topics then, as for any command."""
-    settings = settings_from(state_dir=state_dir)
-    running = cluster_of(settings)
-    if settings.embedded:
-        provision_topics(running)
-    return running
 
 
 class ShardBy(StrEnum):
@@ -71,7 +59,7 @@ def create(
 
     Exit codes: 0 it is there; 2 it is there with other shards; 3 its name cannot be used.
     """
-    settings = _cluster(state_dir)
+    settings = cluster_with_topics(settings_from(state_dir=state_dir))
     by = cast("FairnessDimension", shard_by.value.replace("-", "_"))
     created = create_queue(settings, codec_of(settings), queue, shards=shards, shard_by=by)
     if as_json:
@@ -86,7 +74,7 @@ def create(
 @app.command("list")
 def list_(as_json: AsJson = False, state_dir: StateDir = None) -> None:
     """List the queues of the cluster: every topic `worker.<queue>`, and its shards."""
-    settings = _cluster(state_dir)
+    settings = cluster_with_topics(settings_from(state_dir=state_dir))
     configured = read_configured(settings, codec_of(settings))
     rows = [
         {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -31,18 +29,13 @@ from streams.edge.queue_catalog import queue_topics, read_catalog
 from streams.edge.queue_standing import ANSWER_S, Ask, Standing, answers_of, keys_of, standings
 from streams.edge.registry_view import read_registry
 from streams.edge.topic_reader import topic_names
+from streams.edge.worker.plan import default_consumer_id
 from streams.observe.scheduler_metrics import QueueSummaries
 from streams.settings import Settings
 
-__all__ = ["default_consumer_id", "print_json", "print_metrics", "purge", "show", "summary_of"]
+__all__ = ["print_json", "print_metrics", "purge", "show", "summary_of"]
 
 _PURGED_BY = "harn orchestrator queue purge"
-
-
-def default_consumer_id() -> str:
-    """Return the name of a command that claims jobs or purges them: host, process, time."""
-    host = os.uname().nodename or socket.gethostname() or "local"
-    return f"{host}-pid{os.getpid()}-{time.time_ns() // 1_000_000}"
 
 
 # ---------------------------------------------------------------------- ls

@@ -18,7 +18,8 @@ from streams.core.wire import Policy, SchedulerPolicy
 QUANTUM_MAX: Final = 1_000_000
 WEIGHT_MAX: Final = 1_000_000
 WEIGHTS_MAX: Final = 1_000
-"""Keys that may have a weight of their own: every summary repeats the policy."""
+WEIGHTS_BYTES_MAX: Final = 100_000
+"""Keys that may have a weight of their own, and their bytes in all: every summary repeats them."""
 
 KEY_CHARS_MAX: Final = 600
 """Of a fairness key: a tenant and a binding."""
@@ -80,4 +81,8 @@ def _weights_problem(weights: Mapping[str, int]) -> str | None:
             return f"scheduler: {found}, expected 1 to {KEY_CHARS_MAX}"
         if not 1 <= weight <= WEIGHT_MAX:
             return f"scheduler: weight of {key!r} is {weight}, expected 1 to {WEIGHT_MAX}"
+    size = sum(len(key.encode()) for key in weights)
+    if size > WEIGHTS_BYTES_MAX:
+        found = f"the keys of all weights have {size} bytes"
+        return f"scheduler: {found}, expected at most {WEIGHTS_BYTES_MAX}"
     return None

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from streams.codec import Codec
+from streams.core.scheduler.summary import KEYS_MAX
+from streams.engine import MAX_RECORD_BYTES
 from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
 from tests.support.stage_log import START_MS, Out
 
@@ -411,3 +414,14 @@ def test_queues_that_only_a_worker_knows_go_with_it() -> None:
     log.now_ms += 3_600_000
     log.ready("b")  # the worker's time is over
     assert queues_of(log) == {"triage"}
+
+
+def test_a_summary_of_the_longest_names_and_all_weights_fits_into_a_record() -> None:
+    long = "\N{GRINNING FACE}" * 250
+    weights = {f"{number:0100}": 1 for number in range(1_000)}
+    log = drr(fairness_key="tenant_and_binding", weights=weights)
+    tenants = [f"{long}{number:06}" for number in range(KEYS_MAX + 1)]
+    log.ready(*tenants, binding_key=f"{long}{long[:6]}@v2147483647")
+    found = log.summary()
+    assert (len(found["keys"]), found["other_keys"]["ready_jobs"]) == (KEYS_MAX, 1)
+    assert len(Codec().encode("queue_summary", found)) <= MAX_RECORD_BYTES

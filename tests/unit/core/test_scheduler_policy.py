@@ -145,6 +145,10 @@ def test_a_proposal_that_is_in_force_already_is_remembered() -> None:
         ({"weights": {"a": 0}}, "weight of 'a' is 0"),
         ({"weights": {"": 1}}, "a weight's key has 0 characters"),
         ({"weights": {f"k{n}": 1 for n in range(1_001)}}, "1001 weights, expected at most 1000"),
+        (
+            {"weights": {f"{n:0101}": 1 for n in range(1_000)}},
+            "the keys of all weights have 101000 bytes, expected at most 100000",
+        ),
         ({"strategy": "unknown"}, "strategy is none that this release knows"),
     ],
 )
