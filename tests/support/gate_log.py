@@ -64,6 +64,18 @@ class GateLog(StageLog):
         self.pass_time(at_s)
         self._take(self.add("invocation_completed", completed(outcome, name, fence=fence)))  # type: ignore[arg-type]
 
+    def cancel(self, name: str, at_s: float) -> None:
+        """Somebody asks for the end of the dispatch."""
+        self.pass_time(at_s)
+        asked = {
+            "binding_key": KEY,
+            "event_id": name,
+            "requested_at": "2026-01-01T00:00:00.000Z",
+            "requested_by": "ada",
+            "audit_id": None,
+        }
+        self._take(self.add("dispatch_cancel_requested", asked))
+
     def kinds(self) -> list[str]:
         """Kinds of all gate decisions, in order."""
         return [out.kind for out in self.decisions]

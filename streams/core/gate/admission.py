@@ -69,7 +69,8 @@ def due(state: State, slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
 def withdraw(state: State, slots: Slots, row: RowDispatch, /) -> None:
     """Take a dispatch that ends out of the queue of the gate that it waits at.
 
-    A batch fires at its first member's due time: the next one inherits it.
+    A batch fires at its first member's due time: the next one inherits it.  Starts that a throttle
+    has planned are kept by those who wait; when nobody does, what was planned does not happen.
     """
     gate = row["gate"]
     assert gate is not None, "a gated dispatch waits at a gate"
@@ -79,6 +80,8 @@ def withdraw(state: State, slots: Slots, row: RowDispatch, /) -> None:
     if members:
         heir: RowDispatch = {**_row_of(state, members[0]), "due_ms": row["due_ms"]}
         state.rows.put(f"d:{members[0]}", heir)
+    if gate == "throttle" and not slots.waiters(key):
+        window.forget_planned(state, key)
 
 
 def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Output]:
@@ -240,6 +243,8 @@ def _meet_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> 
     start_ms = max(state.now_ms, window.free_at(planned, limit))
     if start_ms <= state.now_ms and window.free_at(happened, limit) <= state.now_ms:
         return _start_throttled(state, limit, row)
+    if slots.waiters(key) >= flow.waiting_max:
+        return Verdict(full=True)  # it takes no start from those who come later
     window.keep(state, key, limit, happened, window.with_start(planned, start_ms))
     waits = decision(row, key, "throttle_wait", delay_ms=start_ms - state.now_ms)
     return _wait(slots, flow, row, "throttle", start_ms, (waits,))

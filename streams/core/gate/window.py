@@ -68,6 +68,13 @@ def keep(
     state.rows.put(row_key(key, prefix), row)
 
 
+def forget_planned(state: State, key: GateKey, /) -> None:
+    """Drop the starts that will not happen: nobody waits for them any more."""
+    row: RowWindow | None = state.rows.get(row_key(key))
+    if row is not None:
+        state.rows.put(row_key(key), {**row, "planned": row["starts"]})
+
+
 def free_at(starts: Starts, window: Window, /) -> int:
     """When the window lets another start in; 0 when it never was full."""
     at = len(starts) - window.max * _BYTES

@@ -56,6 +56,30 @@ def test_a_late_start_pushes_the_next_one_back_so_that_no_window_holds_too_many(
     assert [log.starts()[name] for name in ("a", "b", "c")] == [0, 13, 23]
 
 
+def test_what_is_too_much_for_a_throttle_takes_no_start_from_what_comes_later() -> None:
+    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}, "max_waiting": 2})
+    for number in range(20):
+        log.arrive(f"d{number}", 0)
+    assert set(log.dead.values()) == {"gate_full"}
+    assert len(log.dead) == 17
+    log.arrive("later", 25)
+    log.pass_time(1_000)
+    assert log.starts() == {"d0": 0, "d1": 10, "d2": 20, "later": 30}
+    assert log.kinds().count("throttle_wait") == 3, "nobody waits who is dead"
+
+
+def test_a_throttle_forgets_the_starts_of_those_who_were_cancelled() -> None:
+    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}})
+    for number in range(20):
+        log.arrive(f"d{number}", 0)
+    for number in range(1, 20):
+        log.cancel(f"d{number}", 5)
+    log.arrive("later", 6)
+    log.pass_time(1_000)
+    assert log.starts() == {"d0": 0, "later": 10}
+    log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
+
+
 @pytest.mark.parametrize(
     ("arrivals", "fired"),
     [
