@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from streams.codec import DecodeError
@@ -135,6 +136,8 @@ def _read_headers(
 
 
 _Extra = tuple[tuple[str, str], ...]
+_encoded = partial(tuple.__new__, EncodedOutput)
+"""Makes one of all its fields; a named tuple's own constructor takes three times as long."""
 
 
 class _Batch:
@@ -142,7 +145,9 @@ class _Batch:
 
     __slots__ = (
         "_cause",
-        "_extras",
+        "_extra",
+        "_extra_bytes",
+        "_extra_headers",
         "_passed_timers",
         "_skips",
         "_timer_skips",
@@ -171,8 +176,10 @@ class _Batch:
         self._timer_skips = timer_skips
         self._passed_timers: list[str] = []
         self._cause = f"{self.stage.declaration.source}/{memory.partition}/"
-        # Outputs of one record, and of one tenant, share their extra headers.
-        self._extras: dict[_Extra, tuple[list[tuple[str, bytes]], bytes]] = {}
+        # Outputs of one record share their extra headers.
+        self._extra: _Extra = ()
+        self._extra_headers: list[tuple[str, bytes]] = []
+        self._extra_bytes = b""
 
     def fold(self, raw: RawRecord) -> None:
         """Advance time to the record, fire what is due, fold it, encode what comes of it."""
@@ -278,8 +285,10 @@ class _Batch:
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
             if extra:
-                extra_headers, extra_bytes = self._extras.get(extra) or self._encode_extra(extra)
-                headers += extra_headers
+                if extra != self._extra:
+                    self._encode_extra(extra)
+                headers += self._extra_headers
+                extra_bytes = self._extra_bytes
             else:
                 extra_bytes = b""
             size = len(key) + len(value or b"") + len(extra_bytes)
@@ -289,18 +298,18 @@ class _Batch:
                 )
                 raise ValueError(message)
             add(sink.tag, partition, cause_bytes, extra_bytes, key, value)
-            append(EncodedOutput(topic, partition, key, value, headers))
+            append(_encoded((topic, partition, key, value, headers)))
             if sink.observed:
                 self.notes.append(output)
             self.bytes += size
             index += 1
         return index
 
-    def _encode_extra(self, extra: _Extra) -> tuple[list[tuple[str, bytes]], bytes]:
-        """Encode headers, and keep them for as long as the batch lasts."""
-        headers = [(name, text.encode()) for name, text in extra]
-        found = self._extras[extra] = headers, repr(extra).encode()
-        return found
+    def _encode_extra(self, extra: _Extra) -> None:
+        """Encode headers, and keep them until others come."""
+        self._extra = extra
+        self._extra_headers = [(name, text.encode()) for name, text in extra]
+        self._extra_bytes = repr(extra).encode()
 
     @property
     def full(self) -> bool:

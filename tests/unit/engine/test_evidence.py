@@ -1,6 +1,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ def evidence_of(batch: Any) -> bytes:
         else:
             evidence.add_output(*each)
     evidence.add_rows([(row, None) for row in rows], GENESIS)
-    return b"".join(evidence.pieces)
+    return bytes(evidence.packed())
 
 
 @given(BATCH, BATCH)
@@ -84,7 +85,18 @@ def test_the_piece_of_an_input_is_no_smaller_than_the_input(raw: Raw) -> None:
 def test_an_input_is_the_array_that_an_auditor_elsewhere_would_write() -> None:
     evidence = Evidence()
     evidence.add_input(Raw(7, 1_000, b"k", None, [("kind", b"x")]))
-    assert evidence.pieces == [bytes.fromhex("96 01 07 cd03e8 c4016b c0 91 92 a46b696e64 c40178")]
+    assert evidence.packed() == bytes.fromhex("96 01 07 cd03e8 c4016b c0 91 92 a46b696e64 c40178")
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
+def test_pieces_follow_one_another_however_many_they_are(count: int) -> None:
+    evidence = Evidence()
+    raw = Raw(7, 1_000, b"k", None, [("kind", b"x")])
+    evidence.add_input(raw)
+    first = bytes(evidence.packed())
+    for _ in range(count - 1):
+        evidence.add_input(raw)
+    assert evidence.packed() == first * max(count, 1)
 
 
 @given(st.dictionaries(PIECE, PIECE), st.randoms())
