@@ -23,7 +23,6 @@ from fastavro.read import SchemaResolutionError
 from schemas import Schema, SchemaError, SchemaSet
 from schemas.binary import (
     READ_ERRORS,
-    WRITE_ERRORS,
     Read,
     compile_read,
     compile_write,
@@ -117,18 +116,12 @@ class Codec:
         return stem, value if resolve is None else resolve(data)
 
     def _make_encoder(self, schema: Schema) -> Encoder:
-        write = compile_write(schema.shape, self._frame(schema))
-
-        def encode(value: Mapping[str, Any]) -> bytes:
-            try:
-                return write(value)
-            except WRITE_ERRORS as error:
-                misfit = find_misfit(schema.shape, value)
-                if misfit is None:
-                    raise
+        def refuse(value: object, error: Exception) -> None:
+            misfit = find_misfit(schema.shape, value)
+            if misfit is not None:
                 raise EncodeError(f"{schema.stem}: {misfit}") from error
 
-        return encode
+        return compile_write(schema.shape, self._frame(schema), refuse)
 
     def _frame(self, schema: Schema) -> bytes:
         if self._registry is None:

@@ -35,11 +35,19 @@ _SMALL = 4096  # lengths and numbers below it come from a table; most do
 _PRESENT = b"\x02"  # second branch of a nullable
 
 
-def compile_write(shape: RecordShape, frame: bytes = b"") -> Write:
-    """Compile `write(value)`: `frame` and the encoding of `value`, which is left as it is."""
-    source = Source({**_CONSTANTS, "FRAME": frame})
-    pieces = _Writing(source).record(shape, "value", present=False)
-    source.add(f"return b''.join((FRAME, {', '.join(pieces)}))")
+def compile_write(
+    shape: RecordShape, frame: bytes = b"", refuse: Callable[[Any, Exception], None] | None = None
+) -> Write:
+    """Compile `write(value)`: `frame` and the encoding of `value`, which is left as it is.
+
+    `refuse` is called with a value that does not fit and what was raised, to raise a better word.
+    """
+    source = Source({**_CONSTANTS, "FRAME": frame, "WRITE_ERRORS": WRITE_ERRORS, "refuse": refuse})
+    with source.block("try:"):
+        pieces = _Writing(source).record(shape, "value", present=False)
+        source.add(f"return b''.join((FRAME, {', '.join(pieces)}))")
+    with source.block("except WRITE_ERRORS as error:"):  # costs nothing until something is raised
+        source.add("if refuse is not None: refuse(value, error)", "raise")
     return source.build(f"write_{shape.name}", "value")
 
 

@@ -88,9 +88,7 @@ class _Drawing:
         else:
             ids = (*texts, trace_id) if dedupe_key is None else (*texts, trace_id, dedupe_key)
             value = Patterned(self.pattern, ids, self._draw)
-        return Output(
-            ACTION_GRAPH, "action_graph_update", self.event_id, value, headers=self.headers
-        )
+        return Output(ACTION_GRAPH, "action_graph_update", self.event_id, value, None, self.headers)
 
     def _draw(
         self, dispatch_id: str, event_id: str, trace_id: str | None, dedupe_key: str | None = None

@@ -95,7 +95,7 @@ def invoke(
     """Make the intent for the row's attempt and fence."""
     value = _intent(dispatch, event, home_partition, timeout_ms)
     row = dispatch.row
-    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
+    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, None, headers_of(row))
 
 
 def ask(
@@ -112,7 +112,7 @@ def ask(
     value["attempt_id"] = f"{row['dispatch_id']}.when"
     value["handler"] = predicate
     value["purpose"] = "predicate"
-    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, headers=headers_of(row))
+    return Output(INVOCATIONS, "invoke", row["dispatch_id"], value, None, headers_of(row))
 
 
 def _intent(

@@ -277,7 +277,7 @@ def _taken(
         "dlq_entry_id": envelope["dlq_entry_id"],
         "event": envelope["event"],
     }
-    return Output(DISPATCHES, "event_matched", scope, value, headers=headers)
+    return Output(DISPATCHES, "event_matched", scope, value, None, headers)
 
 
 def _on_revision_published(state: State, record: Record) -> Answer:
