@@ -156,7 +156,7 @@ DISPATCH = Stage(
             RowType(
                 prefix="e",
                 schema="row_event",
-                doc="`e:<dispatch id>`: the event of a live dispatch.",
+                doc="`e:<dispatch id>`: a live dispatch's event, if it is large.",
             ),
         ),
     ),

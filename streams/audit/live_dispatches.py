@@ -18,7 +18,7 @@ __all__ = ["LiveDispatch", "live_dispatches"]
 
 
 class LiveDispatch(NamedTuple):
-    """A live dispatch, its event, and the partition that it lives in."""
+    """A live dispatch's row without its event, the event, and the partition that it lives in."""
 
     partition: int
     row: RowDispatch
@@ -26,12 +26,16 @@ class LiveDispatch(NamedTuple):
 
 
 def live_dispatches(reader: LogReader, codec: Codec, stage: Stage) -> Iterator[LiveDispatch]:
-    """Yield every live dispatch, by partition and dispatch id; `stage` is the dispatch stage."""
+    """Yield every live dispatch, by partition; `stage` is the dispatch stage."""
     waiting: dict[tuple[int, str], RowDispatch] = {}
     for partition, key, value in table_rows(reader, codec, stage, "d:", "e:"):
         prefix, _, dispatch_id = key.partition(":")
         if prefix == "d":  # a partition's rows come in the order of their keys: `d:` before `e:`
-            waiting[partition, dispatch_id] = cast("RowDispatch", value)
+            row = cast("RowDispatch", value)
+            if row["event"] is not None:
+                yield LiveDispatch(partition, {**row, "event": None}, row["event"])
+            else:
+                waiting[partition, dispatch_id] = row
         else:
             row = waiting.pop((partition, dispatch_id), None)
             if row is not None:

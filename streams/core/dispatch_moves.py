@@ -38,7 +38,7 @@ def row_key(dispatch_id: str, /) -> str:
 
 
 def event_key(dispatch_id: str, /) -> str:
-    """Key of the row that holds a live dispatch's event."""
+    """Key of the row that holds a live dispatch's event, when the dispatch's own does not."""
     return f"e:{dispatch_id}"
 
 
@@ -119,10 +119,9 @@ def follow(
     outputs += verdict.outputs
     further = verdict.row
     if further is not None and further["members"]:
-        _merge(state, further)
+        further = _merged(state, further)
     for dispatch_id, code in verdict.skipped:
-        superseded: RowDispatch | None = state.rows.get(row_key(dispatch_id))
-        assert superseded is not None, "a superseded dispatch is live"
+        superseded = _live(state, dispatch_id)
         outputs += skip(state, superseded, "flow_control", {"flow_control": code})
     if further is not None:
         return {**further, "gate": None, "due_ms": None}
@@ -138,16 +137,17 @@ def follow(
     return None
 
 
-def _merge(state: State, leader: RowDispatch) -> None:
+def _merged(state: State, leader: RowDispatch) -> RowDispatch:
     """Attach every member of a batch to its leader's event, as JSON text, in arrival order.
 
     A member that replays a batch brings that one's members, itself among them.
     """
     event = event_of(state, leader)
-    members = [_event_by_id(state, dispatch_id) for dispatch_id in leader["members"]]
+    members = [event_of(state, _live(state, dispatch_id)) for dispatch_id in leader["members"]]
     texts = [text for member in members for text in (member["batch"] or (event_json(member),))]
     merged: RowEvent = {"event": {**event, "batch": texts}}
     state.rows.put(event_key(leader["dispatch_id"]), merged)
+    return {**leader, "event": None}
 
 
 def skip(state: State, row: RowDispatch, stage: str, detail: Mapping[str, str]) -> list[Output]:
@@ -186,8 +186,7 @@ def _pump(state: State, row: RowDispatch) -> list[Output]:
         return _park_waiters(state, row)
     for gate in flow.slots:
         while (dispatch_id := admission.next_waiter(index.slots, flow, row, gate)) is not None:
-            waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
-            assert waiter is not None, "a waiter is live"
+            waiter = _live(state, dispatch_id)
             verdict = admission.acquire(index.slots, flow, waiter, gate)
             further = follow(state, waiter, verdict, outputs)
             assert further is not None, "a free slot lets its waiter go on"
@@ -213,8 +212,7 @@ def _park_waiters(state: State, row: RowDispatch) -> list[Output]:
     for gate in flow.slots:
         dispatch_id = admission.next_waiter(index.slots, flow, row, gate)
         if dispatch_id is not None:
-            waiter: RowDispatch | None = state.rows.get(row_key(dispatch_id))
-            assert waiter is not None, "a waiter is live"
+            waiter = _live(state, dispatch_id)
             admission.withdraw(state, index.slots, waiter)
             outputs.append(parking.park(state, waiter))
             index.freed.extend([waiter] if waiter["holds"] else ())
@@ -257,13 +255,18 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
 
 def event_of(state: State, row: RowDispatch) -> TriggerEvent:
     """Return the event of a live dispatch."""
-    return _event_by_id(state, row["dispatch_id"])
-
-
-def _event_by_id(state: State, dispatch_id: str) -> TriggerEvent:
-    body: RowEvent | None = state.rows.get(event_key(dispatch_id))
+    if row["event"] is not None:
+        return row["event"]
+    body: RowEvent | None = state.rows.get(event_key(row["dispatch_id"]))
     assert body is not None, "a live dispatch keeps its event"
     return body["event"]
+
+
+def _live(state: State, dispatch_id: str) -> RowDispatch:
+    """Return the row of a dispatch that is known to be live."""
+    row: RowDispatch | None = state.rows.get(row_key(dispatch_id))
+    assert row is not None, "whoever waits, or is superseded, is live"
+    return row
 
 
 def dispatch_of(state: State, row: RowDispatch) -> Dispatch:
@@ -316,7 +319,8 @@ def _told(state: State, row: RowDispatch, outcome: str) -> Iterable[Output]:
 
 def _forget(state: State, row: RowDispatch) -> None:
     state.rows.delete(row_key(row["dispatch_id"]))
-    state.rows.delete(event_key(row["dispatch_id"]))
+    if row["event"] is None:
+        state.rows.delete(event_key(row["dispatch_id"]))
 
 
 def _ended(state: State, row: RowDispatch) -> Iterable[Output]:

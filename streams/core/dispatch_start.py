@@ -24,7 +24,7 @@ from streams.core.dispatch_records import (
     predicate_evaluated,
 )
 from streams.core.dlq_words import entry_problem
-from streams.core.event_json import batch_bytes
+from streams.core.event_json import batch_bytes, is_small
 from streams.core.flow import Flow
 from streams.core.record import Output, Record, Rejection
 from streams.core.state import Answer, State
@@ -52,9 +52,10 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
     if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
         return Rejection("DSP-005", problem or "the trigger is not the binding's")
     row = _new_row(matched, record)
-    body: RowEvent = {"event": event}
     state.rows.put(row_key(dispatch_id), row)
-    state.rows.put(event_key(dispatch_id), body)
+    if row["event"] is None:
+        body: RowEvent = {"event": event}
+        state.rows.put(event_key(dispatch_id), body)
     index.opened(matched["binding_key"])
     index.entered(row)
     reason = cancel.requested_before(state, row)
@@ -136,6 +137,7 @@ def _new_row(matched: EventMatched, record: Record) -> RowDispatch:
         "deferrals": 0,
         "dlq_entry_id": matched["dlq_entry_id"],
         "trace_id": event["trace_id"],
+        "event": event if is_small(event) else None,
     }
 
 

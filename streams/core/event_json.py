@@ -17,6 +17,9 @@ from streams.core.wire import TriggerEvent
 PAYLOAD_DEPTH_MAX = 256
 """Arrays and objects within each other: far below what any parser's stack bears."""
 
+SMALL_CHARS_MAX = 4_096
+"""Of an event that is written again whenever something about its dispatch changes."""
+
 _NUMBER_BYTES = 10  # of the length before a text, at most
 
 _BRACKETS = re.compile(r'[\[{\]}]|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -71,6 +74,14 @@ def event_json(event: TriggerEvent, /) -> str:
     except UnicodeEncodeError:  # half a surrogate pair
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return text
+
+
+def is_small(event: TriggerEvent, /) -> bool:
+    """Whether an event's body and headers are few enough to be kept in its dispatch's own row."""
+    size = len(event["provider_payload"]) + len(event["raw_body"] or b"")
+    for name, text in event["headers"].items():
+        size += len(name) + len(text)
+    return size <= SMALL_CHARS_MAX and event["batch"] is None
 
 
 def batch_bytes(event: TriggerEvent, /) -> int:

@@ -1649,6 +1649,7 @@ class RowDispatch(TypedDict):
     deferrals: int
     dlq_entry_id: str | None
     trace_id: str
+    event: TriggerEvent | None
 
 
 class RowDispatchBinding(TypedDict):
@@ -1680,7 +1681,10 @@ class RowDlq(TypedDict):
 
 
 class RowEvent(TypedDict):
-    """The event of a live dispatch."""
+    """The record RowEvent.
+
+    The event of a live dispatch that is too large to be written again with each change of its row.
+    """
 
     event: TriggerEvent
 

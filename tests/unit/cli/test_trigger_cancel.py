@@ -90,6 +90,14 @@ def test_a_condition_chooses_among_those_that_live(driver: PipelineDriver) -> No
     assert {item.fields["event_id"] for item in left} == {"e0", "e1"}
 
 
+def test_events_are_found_wherever_they_are_kept(driver: PipelineDriver) -> None:
+    driver.emit(event("e9", payload={"n": 9, "text": "x" * 5_000}))
+    driver.run_until_idle()
+    where = condition("event.payload.n >= 3 && dispatch.event == null")
+    items = items_chosen(driver.kafka, Codec(), Chooser(where))
+    assert {item.fields["event_id"] for item in items} == {"e3", "e9"}
+
+
 def test_what_a_condition_cannot_be_asked_of_does_not_hold_and_is_told(
     driver: PipelineDriver, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from streams.core import dispatch_due, dispatch_words
+from streams.core.event_json import SMALL_CHARS_MAX
 from streams.core.wire import InvocationOutcome
 from streams.engine import MAX_RECORD_BYTES
 from streams.testing import event, retry_policy
@@ -30,7 +31,32 @@ def test_a_matched_event_starts_its_first_attempt() -> None:
     assert (intent["attempt"], intent["fence"], intent["home_partition"]) == (1, 1, 2)
     assert intent["event"]["id"] == "e1"
     assert all(out.headers["tenant_id"] == "acme" for out in outputs)
-    assert {key for key in log.rows if key[:2] in {"d:", "e:"}} == {"d:d1", "e:d1"}
+    assert {key for key in log.rows if key[:2] in {"d:", "e:"}} == {"d:d1"}
+    assert log.rows["d:d1"]["event"]["id"] == "e1"
+
+
+@pytest.mark.parametrize(("chars", "own"), [(SMALL_CHARS_MAX, False), (SMALL_CHARS_MAX + 1, True)])
+@pytest.mark.parametrize("where", ["provider_payload", "headers", "raw_body"])
+def test_a_large_event_has_a_row_of_its_own(where: str, chars: int, own: bool) -> None:
+    log = DispatchLog(retry_policy("svix", max_attempts=2))
+    found = {**event("e1"), "provider_payload": ""}
+    text = "x" * (chars - 1)
+    large: Any = {"headers": {"h": text}, "raw_body": text.encode() + b"x"}
+    found[where] = large.get(where, text + "x")  # type: ignore[literal-required]
+    outputs = log.match("d1", found=found)  # type: ignore[arg-type]
+    intent = only(outputs, "invoke")
+    assert intent["event"] == found
+    rows = {"d:d1", "e:d1"} if own else {"d:d1"}
+    assert {key for key in log.rows if key[:2] in {"d:", "e:"}} == rows
+    assert (log.rows["d:d1"]["event"] is None) == own
+    log.run("d1")
+    log.complete("failed", error="no")
+    [_, _, again] = log.tick(after_ms=5_000)
+    assert again.value["event"] == found
+    [*_, moved] = log.complete("failed", error="no", fence=2)
+    assert moved.value["event"] == found
+    assert not [key for key in log.rows if key[:2] in {"d:", "e:"}]
+    log.assert_replays([1])
 
 
 def test_an_event_for_a_binding_that_is_not_in_force_is_quarantined() -> None:

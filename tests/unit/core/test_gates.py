@@ -129,6 +129,18 @@ def test_a_batch_fires_at_its_size_as_its_leader_with_every_member() -> None:
     assert log.kinds() == ["batch_enqueued"] * 3 + ["batch_dispatched"]
 
 
+def test_events_of_a_batch_are_merged_wherever_they_are_kept() -> None:
+    log = GateLog({"batch": {"size": 3, "timeout_ms": 10 * S}})
+    for at, size in enumerate((5_000, 1, 5_000, 1, 5_000, 1)):
+        log.arrive(f"d{at}", at, found=event(f"e{at}", payload="x" * size))
+    assert log.starts() == {"d0": 2, "d3": 5}
+    for leader in (0, 3):
+        members = [json.loads(text) for text in log.events[f"d{leader}"]["batch"]]
+        assert [each["id"] for each in members] == [f"e{leader + n}" for n in range(3)]
+        log.end(f"d{leader}", 6)
+    assert [key for key in log.rows if key[:2] in {"d:", "e:"}] == []
+
+
 def test_a_batch_closes_before_it_outgrows_a_record() -> None:
     log = GateLog({"batch": {"size": 100, "timeout_ms": 10 * S}}, max_attempts=100)
     for number in range(5):
