@@ -32,6 +32,9 @@ __all__ = [
 LAG_RECORDS_MAX = 10_000
 """From here on a role is called late; below it may just have been given work."""
 
+UNSERVED_MS_MIN = 60_000
+"""A queue whose jobs have waited for so long should have a worker."""
+
 OVERDUE_MS_MAX = 60_000
 """A lease or a retry so long overdue is nobody's: owners tick within a second."""
 
@@ -322,6 +325,14 @@ def _of_queues(checkup: Checkup) -> Iterator[Finding]:
                 "go first whoever they are of: an old backlog undoes the shares of its keys",
                 "HARN_SCHEDULER_STARVATION_MODE=key promotes the key that has waited longest "
                 "instead; or raise HARN_SCHEDULER_STARVATION_AGE_MS",
+            )
+        if age_ms >= UNSERVED_MS_MIN and not summary["workers"]:
+            yield Finding(
+                Level.ADVICE,
+                f"queue {name} has {summary['ready']:,} jobs ready, the oldest for "
+                f"{age_ms // 1_000} s, and no worker takes them",
+                f"run `harn worker run {summary['queue']}`, or drain it with "
+                f"`harn orchestrator queue drain {summary['queue']}`",
             )
 
 

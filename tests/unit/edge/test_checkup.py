@@ -194,7 +194,8 @@ def test_live_dispatches_are_told_apart_by_what_they_wait_for() -> None:
 def old_backlog(**changes: Any) -> list[Finding]:
     in_force = queue_summaries.scheduler_policy(**{"starvation_age_ms": 60_000, **changes})
     age_ms = NOW_MS - 60_000
-    return found(queues=(summary(policy=in_force, oldest_ready_at_ms=age_ms, keys_total=2),))
+    one = summary(policy=in_force, oldest_ready_at_ms=age_ms, keys_total=2, workers=1)
+    return found(queues=(one,))
 
 
 def test_an_old_backlog_that_undoes_fairness_is_told_with_its_remedy() -> None:
@@ -215,6 +216,19 @@ def test_an_old_backlog_that_undoes_fairness_is_told_with_its_remedy() -> None:
 )
 def test_a_backlog_that_undoes_nothing_is_not_told(changes: dict[str, Any]) -> None:
     assert old_backlog(**changes) == []
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "workers", "told"), [(60_000, 0, True), (59_999, 0, False), (60_000, 1, False)]
+)
+def test_a_queue_without_a_worker_is_told(age_ms: int, workers: int, told: bool) -> None:
+    one = summary(oldest_ready_at_ms=NOW_MS - age_ms, ready=1_200, workers=workers, shard=3)
+    findings = found(queues=(one,))
+    assert bool(findings) is told
+    for finding in findings:
+        assert finding.level is Level.ADVICE
+        assert finding.what.startswith("queue triage#3 has 1,200 jobs ready, the oldest for 60 s")
+        assert "`harn worker run triage`" in finding.remedy
 
 
 def scheduled(in_force: Any, **changes: Any) -> list[Finding]:
