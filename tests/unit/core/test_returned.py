@@ -49,8 +49,8 @@ def test_counts_and_parked_jobs_are_those_of_the_rows(
             returned[job] = slow[job] = now
         assert returned.delayed == sum(is_delayed(each) for each in slow.values())
         assert {each: returned[each] for each in returned} == slow
-        assert returned.delayed_of("abcxyz") == sorted(
-            name for name in "abc" if name in slow and is_delayed(slow[name])
+        assert returned.delayed_jobs() == sorted(
+            name for name, each in slow.items() if is_delayed(each)
         )
         for worker in WORKERS:
             assert returned.parked_of(worker) == sorted(
