@@ -1,7 +1,7 @@
 """How many jobs a worker asks for: what it can run, and what its slots run until more can come.
 
-A job that waits here is one that no other worker can take, and one that was chosen early: another
-tenant's, that has come since, waits behind it.  So a worker asks ahead for what its slots use up
+A job that waits here is one that no other worker can take, and one that was chosen early, before
+another tenant's that has come since.  So a worker asks ahead for what its slots use up
 during one round trip to the scheduler, as measured, and for no more: slots whose jobs take
 milliseconds never stand still while there is work, and those of slow handlers leave nothing to
 wait.
@@ -18,7 +18,7 @@ __all__ = ["CLAIMS_MAX", "PREFETCH_MAX", "Room"]
 CLAIMS_MAX = 1_000
 """Claims of one worker: a heartbeat lists them all.  Failed jobs keep theirs until it runs out."""
 
-PREFETCH_MAX = 512
+PREFETCH_MAX = 900
 """Jobs beyond those that run, at most: on their way here, waiting, or being acked."""
 
 _QUICKEST_S = 0.000_1
