@@ -98,7 +98,7 @@ def test_a_slow_job_leaves_nothing_to_wait_and_a_quick_one_hundreds() -> None:
     room = Room(64)
     room.ended(0.0)
     assert room.limit == 64 + PREFETCH_MAX
-    assert room.capacity(busy=600, held=600) == 0
+    assert room.capacity(busy=room.limit, held=room.limit) == 0
     assert room.capacity(busy=0, held=CLAIMS_MAX - 1) == 1
 
 
