@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +20,7 @@ from streams.edge.turns.agent_bodies import AgentBodies
 from streams.edge.turns.agents import Agents
 from streams.edge.turns.kafka import serve as kafka_worker
 from streams.edge.turns.turns_service import Inline
+from streams.edge.worker.reload import Reloader
 from streams.observe import logs
 from streams.observe.server import ObserveServer
 from streams.observe.turn_metrics import TurnWorkerMetrics
@@ -35,9 +37,15 @@ _EXIT_S = 3.0
 
 
 async def run_turn_worker(
-    settings: Settings, codec: Codec, agents: Agents, *, slots: int, worker_id: str
+    settings: Settings,
+    codec: Codec,
+    agents: Agents,
+    *,
+    load: Callable[[], Agents],
+    slots: int,
+    worker_id: str,
 ) -> None:
-    """Run turns until SIGTERM or SIGINT.
+    """Run turns until SIGTERM or SIGINT; SIGHUP reads the agents anew, by `load`.
 
     Args:   settings: name the cluster, where turns are carried by Kafka.
     Raises: HarnError when it cannot start, or something fails while it runs.
@@ -49,6 +57,8 @@ async def run_turn_worker(
     registry = CollectorRegistry()
     metrics = TurnWorkerMetrics(registry)
     bodies = AgentBodies(settings, agents, slots=slots, observer=metrics)
+    reloader = Reloader(load, bodies, counts="agents")
+    loop.add_signal_handler(signal.SIGHUP, reloader.ask)
     ready = asyncio.Event()
 
     def on_ready() -> None:
@@ -58,6 +68,7 @@ async def run_turn_worker(
     observe = ObserveServer(settings, registry, ready=lambda: ready.is_set() and not stop.is_set())
     await observe.start()
     bodies.start()
+    reloader.start()
     word = {
         "slots": slots,
         "worker_id": worker_id,
@@ -78,6 +89,7 @@ async def run_turn_worker(
         ending.end_within(settings.drain_ms / 1_000 + _STOP_S)
         stop.set()
         stopping.cancel()
+        await reloader.stop()
         await asyncio.wait({serving})
         await bodies.close()
         await observe.stop()

@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -64,6 +65,8 @@ def work(
 ) -> None:
     """Run agent turns until SIGTERM; then let those that run end, for the drain time.
 
+    SIGHUP reads the manifest anew.
+
     TASK_QUEUE_BACKEND says what carries turns.  Agents are functions that a manifest's [agents] or
     entry points of installed distributions (group harn.agents) name.
 
@@ -81,7 +84,14 @@ def work(
         if provision:
             provision_topics(settings)
     asyncio.run(
-        run_turn_worker(settings, codec_of(settings), agents, slots=workers, worker_id=name)
+        run_turn_worker(
+            settings,
+            codec_of(settings),
+            agents,
+            load=partial(Agents.load, config),
+            slots=workers,
+            worker_id=name,
+        )
     )
 
 

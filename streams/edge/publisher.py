@@ -114,14 +114,15 @@ class Publisher:
         topic: str,
         *,
         kind: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Sequence[tuple[str, bytes]] = (),
         partition: int | None = None,
     ) -> asyncio.Future[Position]:
         """Append one record; the future is its position, once the broker has acknowledged it.
 
-        Args:    kind: becomes the header `kind`, before `headers`.  value: from `Codec.encode`.
+        Args:    kind: becomes the header `kind`, before `headers`.
+                 value: from `Codec.encode`; None, where the topic is compacted, forgets the key.
                  partition: where it must go, or None to let the key decide (murmur2).
         Returns: a future that fails with BrokerError: `retryable` when the local queue is full, no
                  ack came in time or the publisher is stopped (after a missing ack the record may
@@ -155,7 +156,7 @@ class Publisher:
         topic: str,
         *,
         kind: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: Sequence[tuple[str, bytes]] = (),
         partition: int | None = None,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from streams.agents.transaction import TransactionalProducer
+from streams.core.turn.bookmark import Bookmark
 from streams.core.turn.partition_key import partition_of_session
-from streams.core.turn.words import CLAIMS, SESSIONS
-from streams.edge.turns.kafka.taking import transactional_id
+from streams.core.turn.words import CLAIMS, SESSIONS, TURNS
+from streams.edge.turns.kafka.taking import Taker, transactional_id
 from streams.settings import Settings
 from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
+    CODEC,
     Api,
     ServedWorker,
     provision_turns,
@@ -30,6 +35,9 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
 def settings(kafka: Kafka) -> Settings:
     provision_turns(kafka.settings)
     return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
+
+
+ONCE = (("turn_claimed", ""), ("turn_finished", "completed"))
 
 
 def stopped(one: ServedWorker) -> set[int]:
@@ -70,8 +78,90 @@ async def test_a_partition_that_is_handed_over_lets_its_turn_end_and_holds_up_no
     for number, each in sessions.items():
         assert f"{each}-first" in a.ran.started
         assert (f"{each}-second" in b.ran.started) == (number in handed)
-    ends = [("turn_claimed", ""), ("turn_finished", "completed")]
-    assert set(map(tuple, words_about(settings, run).values())) == {tuple(ends)}
+    assert set(map(tuple, words_about(settings, run).values())) == {ONCE}
+
+
+async def test_who_stops_ends_what_runs_while_another_has_all_other_partitions(
+    settings: Settings, run: str
+) -> None:
+    api, release = Api(settings), asyncio.Event()
+    sessions = sessions_everywhere(run, settings)
+    busy, long = next(iter(sessions.items()))
+    others = {each: sessions[each] for each in sessions if each != busy}
+    api.enqueue(f"{long}-first", long)
+    api.flush()
+    patient = replace(settings, drain_ms=60_000)
+    async with AsyncExitStack() as of_a:
+        a = await of_a.enter_async_context(worker(patient, waiting(release), name="a"))
+        await until(lambda: a.ran.started == [f"{long}-first"], a)
+        async with worker(settings, waiting(release), name="b") as b:
+            stopping = asyncio.ensure_future(of_a.aclose())
+            await until(lambda: b.worker.doing().partitions == set(others), b)
+            for each in sessions.values():
+                api.enqueue(f"{each}-second", each)
+            api.flush()
+            await until(lambda: len(b.ran.outcomes) == len(others), b)
+            assert not stopping.done(), "its turn runs"
+            release.set()
+            await stopping
+            await until(lambda: f"{long}-second" in b.ran.ended, b)
+            assert b.worker.doing().partitions == set(sessions)
+    assert a.ran.outcomes == ["completed"]
+    said = words_about(settings, run)
+    assert set(map(tuple, said.values())) == {ONCE}
+    assert len(said) == len(sessions) + 1
+
+
+async def test_a_hand_over_keeps_no_other_member_waiting(settings: Settings, run: str) -> None:
+    api, release = Api(settings), asyncio.Event()
+    sessions = sessions_everywhere(run, settings)
+    busy = dict(list(sessions.items())[:-1])
+    for each in busy.values():
+        api.enqueue(f"{each}-first", each)
+    api.flush()
+    bodies = waiting(release)
+    async with worker(settings, bodies, name="a") as a:
+        await until(lambda: len(a.ran.started) == len(busy), a)
+        async with worker(settings, bodies, name="b") as b:
+            await until(lambda: bool(stopped(a)), a)
+            async with worker(settings, bodies, name="c") as c:
+                # Each has its share of the group though no turn has ended.
+                await until(lambda: bool(b.worker._assigned and c.worker._assigned), c)
+                assert a.ran.ended == []
+                release.set()
+                for each in sessions.values():
+                    api.enqueue(f"{each}-second", each)
+                api.flush()
+                total = len(busy) + len(sessions)
+                ran = [each.ran for each in (a, b, c)]
+                await until(lambda: sum(len(each.outcomes) for each in ran) == total, c)
+    assert set(map(tuple, words_about(settings, run).values())) == {ONCE}
+
+
+async def test_an_owner_that_died_while_it_handed_over_is_waited_for_until_it_is_silent(
+    settings: Settings, run: str
+) -> None:
+    quick = replace(settings, session_timeout_ms=2_000, heartbeat_interval_ms=500)
+    session = f"{run}-s"
+    at = partition_of_session(session, quick.agent_turns_partitions)
+    api = Api(quick)
+    api.enqueue(f"{session}-j", session)
+    api.flush()
+    with ThreadPoolExecutor(1) as pool:
+        taker = Taker(quick, CODEC, pool)
+        taken = await asyncio.to_thread(lambda: taker.take([at])[at])
+        word = Bookmark(0, taken.loaded.memory.next_fence, yields_ms=3_600_000)
+        place = TopicPartition(TURNS, at, taken.loaded.committed, metadata=str(word))
+        commit = taken.producer.commit_records
+        await asyncio.to_thread(commit, [], place, taker.group_metadata())
+        async with worker(quick) as b:
+            await until(lambda: b.ran.outcomes == ["completed"], b)
+            tickets = {number: each.ticket for number, each in b.worker._partitions.items()}
+            assert max(tickets, key=tickets.__getitem__) == at, "others were not waited for"
+        after = await asyncio.to_thread(lambda: taker.bookmarks([at])[at])
+        taker.close()
+    assert after is not None
+    assert (after.yields_ms, after.fence) == (None, word.fence + 1)
 
 
 async def test_what_does_not_end_in_time_is_given_back_and_begun_by_the_next_owner(

@@ -10,6 +10,7 @@ import pytest
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.words import DEAD_LETTERS, JOBS, SESSIONS, TURNS
 from streams.edge.turns.body import Claimed, Ending
+from streams.edge.turns.fleet_report import fleet_report
 from streams.edge.turns.kafka.presence import FLEET
 from streams.edge.turns.kafka.serve import serve
 from streams.settings import Settings
@@ -151,19 +152,25 @@ async def test_8_24_heartbeats_tell_of_a_worker_and_of_its_end(
         serve(settings, CODEC, ran, slots=3, worker_id=run, stop=stop, observer=ran)
     )
 
-    def beats() -> list[Any]:
-        return [
-            each.value for each in read_topic(settings, FLEET) if each.value["worker_id"] == run
-        ]
+    async def told() -> Any:
+        """What the fleet says of it now; None when it is not there."""
+        report = await fleet_report(settings, CODEC)
+        return next((each for each in report.workers if each.worker_id == run), None)
 
-    while not any(each["active_sessions"] == [session] for each in await asyncio.to_thread(beats)):
+    def beats() -> list[Any]:
+        found = read_topic(settings, FLEET)
+        return [each.value for each in found if each.value.get("worker_id") == run]
+
+    while (found := await told()) is None or found.active_sessions != (session,):
+        assert not serving.done()
+    assert (found.capacity, found.queue_backend) == (3, "kafka")
+    stop.set()
+    while not (await asyncio.to_thread(beats))[-1]["draining"]:
         assert not serving.done()
     release.set()
-    stop.set()
     await serving
+    assert await told() is None, "it has ended in order"
     last = beats()[-1]
-    assert (last["active_sessions"], last["partitions"], last["draining"]) == ([], [], True)
-    assert (last["capacity"], last["queue_backend"]) == (3, "kafka")
     assert last["token"].endswith(":agent-dispatch")
 
 

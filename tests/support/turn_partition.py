@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 
 from streams.agents.transaction import TransactionalProducer
 from streams.codec import Codec
+from streams.core.turn.bookmark import Bookmark, parse_bookmark
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.held import Loaded
 from streams.core.turn.memory import Memory
@@ -36,6 +37,7 @@ class Transactions:
     def __init__(self) -> None:
         self.kinds: list[list[str]] = []
         self.offsets: list[int] = []
+        self.bookmarks: list[Bookmark | None] = []
         self.fails: BrokerError | None = None
         self.begun = 0
         self._may_end = threading.Semaphore(0)
@@ -54,6 +56,7 @@ class Transactions:
         self.kinds.append(kinds)
         assert place.offset is not None
         self.offsets.append(place.offset)
+        self.bookmarks.append(parse_bookmark(place.metadata))
 
     def end(self, count: int = 1) -> None:
         """Let transactions end, also those that begin later."""

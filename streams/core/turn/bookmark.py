@@ -1,6 +1,6 @@
 """Where the next owner of a partition begins to load its claims: a few records, not all of them.
 
-    claims=<offset of agent.turns.claims> fence=<of the owner that commits>
+    claims=<offset of agent.turns.claims> fence=<of the owner that commits> [yields=<ms>]
 
 It is committed as the metadata of the group's offset, in the transaction that it belongs to.  All
 words about turns from the committed offset on stand at that offset of the claims or later.  Without
@@ -10,6 +10,10 @@ as right.
 An owner is the only one who writes claims of its partition, so it knows how far they go.  What it
 says of a turn stands behind the end that they had when it took the turn; what owners before it said
 stands behind the bookmark from which it loaded.
+
+An owner that hands its partition over while turns of it run says `yields`, and how long it may
+take.  It says so again and again, with less each time, and no more in its last commit: that is how
+the next owner, which has the partition from the group already, knows that it is not to fence yet.
 
 Source: DESIGN "A turn", "Taking a partition".
 """
@@ -22,24 +26,33 @@ from typing import NamedTuple
 
 __all__ = ["Bookmark", "Floors", "parse_bookmark"]
 
-_TEXT = re.compile(r"claims=(\d{1,19}) fence=(\d{1,19})")
+_TEXT = re.compile(r"claims=(\d{1,19}) fence=(\d{1,19})(?: yields=(\d{1,19}))?")
 
 
 class Bookmark(NamedTuple):
-    """Where to load claims from, and the fence of the owner that committed it."""
+    """Where to load claims from, and the fence of the owner that committed it.
+
+    `yields_ms` is how long turns may still run of a partition that is being handed over; None of
+    one that is not.
+    """
 
     claims_offset: int
     fence: int
+    yields_ms: int | None = None
 
     def __str__(self) -> str:
         """As the group's offset carries it."""
-        return f"claims={self.claims_offset} fence={self.fence}"
+        yields = "" if self.yields_ms is None else f" yields={self.yields_ms}"
+        return f"claims={self.claims_offset} fence={self.fence}{yields}"
 
 
 def parse_bookmark(metadata: str | None, /) -> Bookmark | None:
     """Read the metadata of a committed offset; None when they are no bookmark."""
     found = _TEXT.fullmatch(metadata or "")
-    return None if found is None else Bookmark(int(found[1]), int(found[2]))
+    if found is None:
+        return None
+    yields = found[3]
+    return Bookmark(int(found[1]), int(found[2]), None if yields is None else int(yields))
 
 
 class Floors:

@@ -43,10 +43,14 @@ class Held:
 
 
 class Loaded(NamedTuple):
-    """A partition as it was loaded: where turns begin, and between which offsets claims lay."""
+    """A partition as it was loaded: where turns begin, and between which offsets claims lay.
+
+    `yields` when the owner before was handing it over and has not said that it was done.
+    """
 
     partition: int
     committed: int
     memory: Memory
     claims_from: int
     claims_end: int
+    yields: bool = False

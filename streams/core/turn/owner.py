@@ -29,7 +29,6 @@ from typing import Any
 
 from streams.core.record import Position
 from streams.core.turn import words
-from streams.core.turn.bookmark import Bookmark, Floors
 from streams.core.turn.claim import ENDED, Decision, Expire, Run, Skip, Wait, decide
 from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
@@ -37,6 +36,7 @@ from streams.core.turn.held import Held, Loaded
 from streams.core.turn.lanes import MAX_BEYOND_PREFIX, Lanes, Turn
 from streams.core.turn.pen import Pen
 from streams.core.turn.policies import Policies
+from streams.core.turn.progress import Progress
 from streams.core.turn.record import (
     End,
     Holder,
@@ -96,10 +96,8 @@ class Owner:
         self.memory = loaded.memory
         self.holder = Holder(token=token, host=host, fence=loaded.memory.next_fence)
         self.lanes = Lanes(loaded.committed, max_beyond_prefix=max_beyond_prefix)
-        self._committed = loaded.committed
+        self.progress = Progress(loaded, fence=self.holder.fence)
         self._recent_max = recent_max
-        self._floors = Floors(loaded.claims_from, loaded.memory.history.known_until)
-        self._claims_end = loaded.claims_end
         self._held: dict[int, Held] = {}
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._pen = Pen(loaded.partition, loaded.memory, token)
@@ -118,7 +116,7 @@ class Owner:
 
     def take(self, envelope: AgentTurnEnvelope, at: Position, *, arrived_ms: int) -> None:
         """Take the next turn of the log."""
-        self._floors.took(at.offset, self._claims_end)
+        self.progress.took(at.offset)
         finished = self.memory.history.has_ended(at.offset)
         self.lanes.take(at.offset, envelope.session_id, envelope.bucket, finished=finished)
         if not finished:
@@ -138,7 +136,7 @@ class Owner:
         timestamp_ms: int,
     ) -> None:
         """Take the next record of the log, which is no turn: it goes to the dead letters."""
-        self._floors.took(at.offset, self._claims_end)
+        self.progress.took(at.offset)
         self.lanes.take(at.offset, "", 0, finished=True)
         by = self.holder
         letter = words.dead_lettered(error, at, by, key=key, raw=raw, timestamp_ms=timestamp_ms)
@@ -375,7 +373,7 @@ class Owner:
     @property
     def is_due(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self._pen.gathering) or self.lanes.committable != self._committed
+        return bool(self._pen.gathering) or self.progress.is_due(self.lanes.committable)
 
     @property
     def said_since(self) -> int:
@@ -384,13 +382,11 @@ class Owner:
 
     def claims_end_at(self, offset: int) -> None:
         """Note where the claims end, with all earlier batches in them; it may be more by now."""
-        self._claims_end = max(self._claims_end, offset)
+        self.progress.claims_end_at(offset)
         self._pen.said_since = 0
 
     def batch(self) -> Batch:
         """Hand over all that is to be written now, as one transaction."""
-        lanes = self.lanes
-        self._committed = lanes.committable
-        claims_from = self._floors.at(self._committed, lanes.next_offset, self._claims_end)
-        bookmark = str(Bookmark(claims_from, self.holder.fence))
-        return self._pen.gathering.batch(self._committed, bookmark)
+        offset = self.lanes.committable
+        bookmark = self.progress.commit(offset, self.lanes.next_offset)
+        return self._pen.gathering.batch(offset, bookmark)

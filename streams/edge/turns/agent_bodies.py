@@ -44,6 +44,11 @@ class AgentBodies:
         """Begin to look after agents that run."""
         self._runner.start()
 
+    async def adopt(self, agents: Agents, /) -> None:
+        """Run what begins from now on by these; goals that run end as they began."""
+        self._agents = agents
+        self._bodies.clear()
+
     async def close(self) -> None:
         """Let threads of agents end with what they do now."""
         await self._runner.close()

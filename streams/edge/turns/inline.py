@@ -298,6 +298,7 @@ class InlineTurns:
     async def stop(self, drain_s: float) -> None:
         """Let turns end for so long; then they have failed.  Idempotent."""
         self._stopping = True
+        started = self._looking is not None
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -311,6 +312,11 @@ class InlineTurns:
             await asyncio.wait(self._working, timeout=_GIVE_UP_S)
         for working in list(self._working):
             working.cancel()
+        if started:
+            try:
+                await self._records.leave()
+            except TaskQueueUnavailable as error:
+                _LOG.warning("turn_worker_not_heard", extra={"reason": str(error)})
 
     async def _look_on(self, every_s: float) -> None:
         while True:

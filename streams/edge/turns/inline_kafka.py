@@ -119,7 +119,11 @@ class KafkaInlineRecords:
     async def beat(self, sessions: Sequence[str], /) -> None:
         """Say that this process is there; see `InlineRecords.beat`."""
         value = self._presence.heartbeat(active_sessions=sessions, now_ms=self._ledger.now_ms())
-        await self._ledger.write_fleet(value)
+        await self._ledger.write_fleet(value["worker_id"], value)
+
+    async def leave(self) -> None:
+        """Say that this process is there no more; see `InlineRecords.leave`."""
+        await self._ledger.write_fleet(self._presence.worker_id, None)
 
     def _stands(self, begun: Begun) -> tuple[str, str, str]:
         """Return status, owner and executor of what was begun, as far as they are known."""

@@ -53,3 +53,7 @@ class InlineRecords(Protocol):
     async def beat(self, sessions: Sequence[str], /) -> None:
         """Say that this process is there, and for which sessions it works."""
         ...
+
+    async def leave(self) -> None:
+        """Say that this process is there no more."""
+        ...

@@ -101,3 +101,7 @@ class SqlInlineRecords:
             queue_backend="inline",
         )
         await asyncio.to_thread(self._store.beat, worker)
+
+    async def leave(self) -> None:
+        """Say that this process is there no more; see `InlineRecords.leave`."""
+        await asyncio.to_thread(self._store.leave, self._by.token)

@@ -270,13 +270,13 @@ class KafkaLedger:
             updated_at_ms=found["updated_at_ms"],
         )
 
-    async def write_fleet(self, worker: FleetWorkerRecord, /) -> None:
-        """Append a heartbeat.  Raises TaskQueueUnavailable."""
+    async def write_fleet(self, worker_id: str, worker: FleetWorkerRecord | None, /) -> None:
+        """Append a heartbeat, or that a worker is no more.  Raises TaskQueueUnavailable."""
         await self._append(
             _FLEET,
             "fleet_worker",
-            worker["worker_id"],
-            self._codec.encode("fleet_worker", worker),
+            worker_id,
+            None if worker is None else self._codec.encode("fleet_worker", worker),
             partition=0,
             tenant="",
             within_s=self._ack_s,
@@ -335,7 +335,7 @@ class KafkaLedger:
         topic: str,
         kind: str,
         key: str,
-        value: bytes,
+        value: bytes | None,
         *,
         partition: int,
         tenant: str,

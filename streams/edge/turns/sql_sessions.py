@@ -79,6 +79,7 @@ _BEAT = """INSERT INTO dispatch_workers (worker_id, host, capacity, active_sessi
     active_sessions = excluded.active_sessions, queue_backend = excluded.queue_backend,
     last_heartbeat = excluded.last_heartbeat"""
 _FORGET = "DELETE FROM dispatch_workers WHERE last_heartbeat < {now} - ?"
+_LEAVE = "DELETE FROM dispatch_workers WHERE worker_id = ?"
 _ALIVE = """SELECT worker_id, host, capacity, active_sessions, queue_backend, started_at,
     last_heartbeat FROM dispatch_workers WHERE last_heartbeat >= {now} - ?
     ORDER BY last_heartbeat DESC, worker_id"""
@@ -197,6 +198,10 @@ class SqlWorkers:
             transaction.change(_FORGET, (max(_FORGOTTEN_MS, self._worker_ttl_ms),))
 
         self._database.run(work)
+
+    def leave(self, worker_id: str, /) -> None:
+        """Forget a worker; see `TurnStore.leave`."""
+        self._database.run(lambda transaction: transaction.change(_LEAVE, (worker_id,)))
 
     def workers(self) -> list[FleetWorker]:
         """Return the workers heard of of late; see `TurnStore.workers`."""

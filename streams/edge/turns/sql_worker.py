@@ -141,6 +141,11 @@ class SqlWorker:
             await self._idle_within(_GIVE_BACK_S)
         self._beating.cancel()
         await asyncio.wait([self._beating])
+        self._beating = None
+        try:
+            await asyncio.to_thread(self._turns.store.leave, self._worker_id)
+        except TaskQueueUnavailable as error:
+            _LOG.warning("turn_worker_not_heard", extra={"reason": str(error)})
 
     async def _idle_within(self, seconds: float) -> bool:
         """Whether all slots end in time."""

@@ -301,6 +301,10 @@ class TurnStore(Protocol):
         """Write a worker's heartbeat, now; when it started is kept from its first one."""
         ...
 
+    def leave(self, worker_id: str, /) -> None:
+        """Forget a worker, since it has ended."""
+        ...
+
     def workers(self) -> list[FleetWorker]:
         """Return the workers heard of within 90 s, the last heard of first."""
         ...

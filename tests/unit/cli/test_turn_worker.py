@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -96,6 +97,7 @@ async def test_it_runs_what_is_enqueued_and_ends_on_sigterm(folder: Path, turns:
     found = turns.store.read(handle["job_id"])
     assert found is not None
     assert found.result == "did it"
+    assert turns.store.workers() == [], "it has ended in order"
 
 
 async def test_a_turn_that_does_not_end_in_the_drain_time_is_given_back(
@@ -108,6 +110,38 @@ async def test_a_turn_that_does_not_end_in_the_drain_time_is_given_back(
         assert process.wait(60) == 0
     assert status(turns, handle["job_id"]) is Status.PENDING
     assert turns.queue.get() is not None
+
+
+def said(process: subprocess.Popen[str], event: str) -> str:
+    """Read its log up to a line with an event."""
+    assert process.stderr is not None
+    return next(line for line in process.stderr if event in line)
+
+
+async def test_sighup_reads_the_agents_anew_and_keeps_those_before_when_they_are_bad(
+    folder: Path, turns: SqlTurns
+) -> None:
+    enqueuer = Enqueuer(SqlLedger(turns))
+
+    async def result() -> str | None:
+        handle = await enqueuer.dispatch({"description": "it"})
+        await eventually(lambda: status(turns, handle["job_id"]) is Status.COMPLETED, "its end")
+        found = turns.store.read(handle["job_id"])
+        return None if found is None else found.result
+
+    manifest = folder / "harn.toml"
+    with worker(folder) as process:
+        assert await result() == "did it"
+        (folder / "others.py").write_text("def work(turn):\n    return 'otherwise'\n")
+        manifest.write_text(MANIFEST.replace("agents.py", "others.py").replace("slow", "# slow"))
+        process.send_signal(signal.SIGHUP)
+        await asyncio.to_thread(said, process, "worker_manifest_reloaded")
+        assert await result() == "otherwise"
+        manifest.write_text(MANIFEST.replace("::work", "::nothing"))
+        process.send_signal(signal.SIGHUP)
+        told = await asyncio.to_thread(said, process, "worker_manifest_not_reloaded")
+        assert "nothing" in told
+        assert await result() == "otherwise"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """This worker's place in the group: which partitions are its own, on a thread of its own.
 
 The group's consumer fetches nothing, its partitions stay paused: turns are read by another one.
-So a partition that is handed over may hold up this thread, in the group's callback, for as long as
-its turns need, while turns of the other partitions go on being read; heartbeats are librdkafka's
-own.
+The group is held up while this thread is in its callback, which is until partitions may be given to
+other members: for one transaction, not for turns.  Heartbeats are librdkafka's own.
 
-Source: DESIGN "A turn", decision A33; TURN_HANDOVER_S of the settings.
+Source: DESIGN "A turn", decision A33.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ GROUP = TURN_WORKER.group
 _LOG = logs.logger(__name__)
 
 _POLL_S = 0.1
-# Also what other members wait for at most, when one of them does not answer any more.
-_BEYOND_HANDOVER_S = 60
-_POLL_INTERVAL_MS_MIN, _POLL_INTERVAL_MS_MAX = 300_000, 86_400_000
+# What other members wait for at most, when this thread does not answer any more.
+_POLL_INTERVAL_MS_MIN = 60_000
+_BEYOND_TRANSACTIONS_S = 10.0
 
 
 class GroupSink(Protocol):
@@ -44,7 +43,7 @@ class GroupSink(Protocol):
         ...
 
     async def revoked(self, partitions: Sequence[int]) -> None:
-        """Hand these over; return when nothing of them is under way any more."""
+        """Hand these over; return when other members may be given them."""
         ...
 
     def lost(self, partitions: Sequence[int]) -> None:
@@ -63,20 +62,17 @@ class Membership:
         self._settings = settings
         self._sink = sink
         self._loop = asyncio.get_running_loop()
-        self._owned: set[int] = set()
+        # A transaction that is under way, the one that says what is handed over, and reading it.
+        transaction_s = settings.transaction_timeout_ms / 1_000
+        self._revoking_s = 2 * transaction_s + _BEYOND_TRANSACTIONS_S
         self._stopping = threading.Event()
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._run, name="turns-group", daemon=True)
 
-    def holds(self, partition: int) -> bool:
-        """Whether the group says that a partition is this member's."""
-        return partition in self._owned
-
     def start(self) -> None:
         """Join the group, soon."""
-        # While turns end that are handed over, this thread does not poll.
-        handover_ms = (self._settings.turn_handover_s + _BEYOND_HANDOVER_S) * 1_000
-        interval_ms = min(max(handover_ms, _POLL_INTERVAL_MS_MIN), _POLL_INTERVAL_MS_MAX)
+        # While others must not be given partitions yet, this thread does not poll.
+        interval_ms = max(_POLL_INTERVAL_MS_MIN, round(2_000 * self._revoking_s))
         self._consumer = make_consumer(
             self._settings,
             group_id=GROUP,
@@ -119,26 +115,24 @@ class Membership:
         consumer.incremental_assign(partitions)
         consumer.pause(partitions)
         new = sorted(each.partition for each in partitions)
-        self._owned.update(new)
         if new:
             _LOG.info("turns_assigned", extra={"partitions": new})
             self._loop.call_soon_threadsafe(self._sink.assigned, new)
 
     def _on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = sorted(each.partition for each in partitions)
-        self._owned.difference_update(gone)
         handing = asyncio.run_coroutine_threadsafe(self._revoked(gone), self._loop)
         try:
-            handing.result(self._settings.turn_handover_s + _BEYOND_HANDOVER_S)
+            handing.result(self._revoking_s)
         except TimeoutError:
             # What it still writes is refused once the next owner has fenced it.
-            _LOG.warning("turns_handover_overdue", extra={"partitions": gone})
+            extra = {"partitions": gone, "reason": "a transaction has not ended"}
+            _LOG.warning("turns_handover_overdue", extra=extra)
         else:
             _LOG.info("turns_revoked", extra={"partitions": gone})
 
     def _on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = sorted(each.partition for each in partitions)
-        self._owned.difference_update(gone)
         _LOG.warning("turns_lost", extra={"partitions": gone})
         self._loop.call_soon_threadsafe(self._sink.lost, gone)
 

@@ -1,5 +1,7 @@
 """Heartbeats of a worker: every 30 s, and soon after what it runs has changed.
 
+A worker that ends in order takes its record back; one that was killed drops out by its age.
+
 They are for people: a worker whose heartbeats do not arrive works all the same.
 
 Source: SEMANTICS 8.9, A3; seed queue-driven-agent-dispatch, "Fleet visibility".
@@ -71,11 +73,11 @@ class Heartbeats:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Say a last word, and nothing more."""
+        """Say that the worker is there no more, and nothing after that."""
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
-            self._say()
+            self._append(None)
 
     async def _beat(self) -> None:
         while True:
@@ -93,10 +95,13 @@ class Heartbeats:
             draining=doing.draining,
             now_ms=self._now_ms(),
         )
+        self._append(self._codec.encode("fleet_worker", value))
+
+    def _append(self, value: bytes | None) -> None:
         appended = self._publisher.append_soon(
             FLEET,
             kind="fleet_worker",
-            value=self._codec.encode("fleet_worker", value),
+            value=value,
             key=self._presence.worker_id.encode(),
         )
         appended.add_done_callback(_heard)

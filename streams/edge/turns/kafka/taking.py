@@ -1,5 +1,7 @@
 """Taking partitions of turns: fence, committed offset, claims and records, in that order.
 
+Before that it is looked at what the owner before says: see `Patience`.
+
 Fencing ends what the owner before left open, so that what is committed then is all there will ever
 be of it.  Claims are loaded from where the bookmark of the committed offset says, goals, tasks and
 sessions from their beginning; of these the ends at which loading stopped are where following goes
@@ -110,16 +112,28 @@ class Taker:
         Raises: BrokerError.
         """
         with self._watcher_lock:
-            if self._watcher is None:
-                self._watcher = make_consumer(
-                    self._settings, group_id=None, isolation="read_uncommitted"
-                )
             try:
                 place = TopicPartition(topic, partition)
-                return ends_of(self._watcher, place, _TIMEOUT_S)[1]
+                return ends_of(self._watching(), place, _TIMEOUT_S)[1]
             except KafkaException as error:
                 message = f"the end of {topic}/{partition} could not be read: {error}"
                 raise BrokerError(message, retryable=True) from error
+
+    def bookmarks(self, partitions: Collection[int]) -> dict[int, Bookmark | None]:
+        """Return what stands beside the committed offsets; None where no bookmark does.
+
+        What an open transaction is about to commit is not waited for: its owner may be dead.
+
+        Raises: BrokerError.
+        """
+        wanted = [TopicPartition(TURNS, each) for each in partitions]
+        with self._watcher_lock:
+            try:
+                found = places_of(self._watching(), wanted, _TIMEOUT_S)
+            except KafkaException as error:
+                message = f"offsets of {TURNS} {sorted(partitions)} could not be read: {error}"
+                raise BrokerError(message, retryable=True) from error
+        return {each.partition: parse_bookmark(each.metadata) for each in found}
 
     def find(self, topic: str, partition: int, keys: Collection[bytes]) -> dict[bytes, bytes]:
         """Return the last committed values of keys, read from the beginning of a partition.
@@ -154,6 +168,13 @@ class Taker:
             if self._watcher is not None:
                 self._watcher.close()
                 self._watcher = None
+
+    def _watching(self) -> Consumer:
+        if self._watcher is None:
+            self._watcher = make_consumer(
+                self._settings, group_id=GROUP, isolation="read_uncommitted"
+            )
+        return self._watcher
 
     def _ready(self) -> Consumer:
         if self._reader is None:
@@ -192,6 +213,7 @@ class Taker:
                     memories[each],
                     claims_from=bookmark.claims_offset,
                     claims_end=ends[CLAIMS, each],
+                    yields=bookmark.yields_ms is not None,
                 ),
                 {place: ends[place] for place in ((JOBS, each), (SESSIONS, each))},
             )

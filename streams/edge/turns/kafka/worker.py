@@ -3,7 +3,7 @@
 | what happens to a partition | what becomes of its turns that run |
 |---|---|
 | another member wants it | they may end within TURN_HANDOVER_S, then they are given back |
-| the worker stops | the same, within HARN_DRAIN_MS |
+| the worker stops | the same, within HARN_DRAIN_MS, while it is no member any more |
 | it is lost, or another owner has fenced it | their bodies are cancelled, nothing is written |
 | a transaction fails | the same; it is taken anew as long as the group says that it is ours |
 
@@ -25,7 +25,9 @@ from streams.core.turn.owner import Owner
 from streams.core.turn.words import TURNS
 from streams.core.wire import TurnOutcome, TurnReleaseReason
 from streams.edge.turns.body import Bodies
+from streams.edge.turns.kafka.arrivals import Arrivals
 from streams.edge.turns.kafka.batch_writer import BatchWriter
+from streams.edge.turns.kafka.departures import END_S, Departures
 from streams.edge.turns.kafka.feed import Feed, Fetched
 from streams.edge.turns.kafka.following import Following
 from streams.edge.turns.kafka.membership import Membership
@@ -43,8 +45,6 @@ __all__ = ["TurnObserver", "TurnWorker"]
 _LOG = logs.logger(__name__)
 
 _AGAIN_S = 0.5
-# For a body to end by itself once it is asked to, and again once it is cancelled.
-_END_S = 1.0
 _THREADS_MAX = 64
 _ASKS = 4
 
@@ -90,8 +90,6 @@ class TurnWorker:
         self.draining = False
         self._partitions: dict[int, OwnedPartition] = {}
         self._assigned: set[int] = set()
-        self._taking: set[asyncio.Task[None]] = set()
-        self._under_way: set[int] = set()  # being taken
         self._tickets = 0
         self._pool = ThreadPoolExecutor(
             min(settings.agent_turns_partitions, _THREADS_MAX), thread_name_prefix="turns"
@@ -99,6 +97,16 @@ class TurnWorker:
         # What is asked of the broker does not wait for threads that bodies may hold.
         self._asks = ThreadPoolExecutor(_ASKS, thread_name_prefix="turns-asks")
         self._taker = Taker(settings, codec, self._pool, kept_max=kept_max)
+        self._arrivals = Arrivals(
+            self._taker, self, ask=self._ask, silence_ms=settings.session_timeout_ms
+        )
+        self._departures = Departures(
+            self._taker,
+            self,
+            ask=self._ask,
+            now_ms=self.now_ms,
+            every_s=settings.heartbeat_interval_ms / 1_000,
+        )
         self._writer: BatchWriter | None = None
         self._turns = Feed(
             settings, name="turns", isolation="read_committed", take=self._read, fail=self.fail
@@ -137,14 +145,14 @@ class TurnWorker:
         self._membership.start()
 
     async def stop(self) -> None:
-        """Hand over all that is owned within `drain_ms`, and leave the group."""
+        """Leave the group, and hand over all that is owned within `drain_ms`."""
         self.draining = True
         self._assigned.clear()
         self.tell()
         budget_s = self._settings.drain_ms / 1_000
-        owned = list(self._partitions.values())
-        await asyncio.gather(*(self._hand_over(each, "shutdown", budget_s) for each in owned))
+        await self._departures.begin(list(self._partitions.values()), "shutdown", budget_s)
         await self._membership.stop()
+        await self._departures.ended()
         self._slots.stop()
         await asyncio.gather(self._turns.stop(), self._records.stop())
         await self._ask(self._taker.close)
@@ -163,63 +171,37 @@ class TurnWorker:
     def assigned(self, partitions: Sequence[int]) -> None:
         """Take partitions."""
         self._assigned.update(partitions)
-        new = [each for each in partitions if each not in self._under_way]
-        if not new or self.draining:
-            return
-        self._under_way.update(new)
-        task = self._loop.create_task(self._take(new))
-        self._taking.add(task)
-        task.add_done_callback(self._took)
+        if not self.draining:
+            self._arrivals.take(partitions)
 
     async def revoked(self, partitions: Sequence[int]) -> None:
-        """Hand partitions over."""
+        """Hand partitions over; return when other members may be given them."""
         self._assigned.difference_update(partitions)
         reason: TurnReleaseReason = "shutdown" if self.draining else "handover"
         owned = [self._partitions[each] for each in partitions if each in self._partitions]
         budget_s = float(self._settings.turn_handover_s)
-        await asyncio.gather(*(self._hand_over(each, reason, budget_s) for each in owned))
-        if self._taking:  # fencing must not come after the next owner's
-            await asyncio.wait(self._taking)
+        await self._departures.begin(owned, reason, budget_s)
+        await self._arrivals.settled()
 
     def lost(self, partitions: Sequence[int]) -> None:
         """Forget partitions."""
         self._assigned.difference_update(partitions)
         for each in partitions:
             if each in self._partitions:
-                self._forget(self._partitions[each])
+                self.forget(self._partitions[each])
 
     # ------------------------------------------------------------------ taking
-    async def _take(self, partitions: Sequence[int]) -> None:
-        try:
-            await self._take_wanted(partitions)
-        finally:
-            self._under_way.difference_update(partitions)
+    def is_wanted(self, partition: int) -> bool:
+        """Whether a partition is to be taken."""
+        owned = self._partitions.get(partition)
+        return partition in self._assigned and (owned is None or owned.owner.lanes.stopped)
 
-    async def _take_wanted(self, partitions: Sequence[int]) -> None:
-        while wanted := [each for each in partitions if self._is_wanted(each)]:
-            try:
-                taken = await self._ask(self._taker.take, wanted)
-            except BrokerError as error:
-                if not error.retryable:
-                    raise
-                extra = {"partitions": wanted, "reason": str(error)}
-                _LOG.warning("turns_not_taken", extra=extra)
-                await asyncio.sleep(_AGAIN_S)
-                continue
-            for number, found in taken.items():
-                if self._is_wanted(number):
-                    self._own(number, found)
-            return
+    def is_leaving(self, partition: int) -> bool:
+        """Whether a partition is being handed over."""
+        return partition in self._partitions
 
-    def _is_wanted(self, partition: int) -> bool:
-        return partition in self._assigned and partition not in self._partitions
-
-    def _took(self, task: asyncio.Task[None]) -> None:
-        self._taking.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(error)
-
-    def _own(self, number: int, taken: Taken) -> None:
+    def own(self, number: int, taken: Taken) -> None:
+        """Read and run the turns of a partition."""
         assert self._writer is not None, "nothing is taken before the start"
         settings = self._settings
         owner = Owner(
@@ -282,24 +264,13 @@ class TurnWorker:
         return (run for each in self._partitions.values() for run in each.runs.values())
 
     # ------------------------------------------------------------------ giving up
-    async def _hand_over(
-        self, partition: OwnedPartition, reason: TurnReleaseReason, budget_s: float
-    ) -> None:
-        """Begin nothing more; what runs may end; give back what still runs, and let go."""
-        partition.stop()
+    def read_no_more(self, partition: OwnedPartition) -> None:
+        """Read no more turns of a partition."""
         self._turns.drop([(TURNS, partition.number)], partition.ticket)
-        if not await partition.emptied(budget_s):
-            partition.interrupt(reason)
-            if not await partition.emptied(_END_S):
-                partition.cancel()
-                await partition.emptied(_END_S)
-        partition.give_back_all(reason, self.now_ms())
-        await partition.written()
-        self._forget(partition)
 
     def broke(self, partition: OwnedPartition, error: BaseException) -> None:
         """Give up a partition whose transaction failed; take it anew if it is still ours."""
-        self._forget(partition)
+        self.forget(partition)
         if not isinstance(error, BrokerError):
             self.fail(error)
             return
@@ -314,7 +285,7 @@ class TurnWorker:
         if number in self._assigned and not self.draining:
             self.assigned([number])
 
-    def _forget(self, partition: OwnedPartition) -> None:
+    def forget(self, partition: OwnedPartition) -> None:
         """Write nothing more of a partition; end its bodies."""
         if self._partitions.get(partition.number) is not partition:
             return
@@ -322,7 +293,7 @@ class TurnWorker:
         runs = list(partition.runs.values())
         partition.close()
         for each in runs:
-            self._loop.call_later(_END_S, each.cancel)
-        self._turns.drop([(TURNS, partition.number)], partition.ticket)
+            self._loop.call_later(END_S, each.cancel)
+        self.read_no_more(partition)
         self._records.drop(partition)
         self.runs_changed()

@@ -14,9 +14,26 @@ def test_a_bookmark_is_read_as_it_was_written() -> None:
     assert parse_bookmark(str(bookmark)) == bookmark
 
 
+@pytest.mark.parametrize("yields_ms", [0, 60_000])
+def test_a_bookmark_says_how_long_its_owner_yields(yields_ms: int) -> None:
+    bookmark = Bookmark(12, 3, yields_ms)
+
+    assert str(bookmark) == f"claims=12 fence=3 yields={yields_ms}"
+    assert parse_bookmark(str(bookmark)) == bookmark
+
+
 @pytest.mark.parametrize(
     "metadata",
-    [None, "", "x", "claims=1", "claims=-1 fence=2", "claims=1 fence=2 ", "claims=" + "9" * 20],
+    [
+        None,
+        "",
+        "x",
+        "claims=1",
+        "claims=-1 fence=2",
+        "claims=1 fence=2 ",
+        "claims=" + "9" * 20,
+        "claims=1 fence=2 yields=-1",
+    ],
 )
 def test_what_is_no_bookmark_is_none(metadata: str | None) -> None:
     assert parse_bookmark(metadata) is None

@@ -346,7 +346,7 @@ def test_the_bookmark_follows_what_is_told_of_the_claims_end() -> None:
     one = owner()
     learn_task(one)
     held = begun(one)
-    assert parse_bookmark(one.batch().metadata) == (5, 1)
+    assert parse_bookmark(one.batch().metadata) == (5, 1, None)
     one.end(held, "completed", now_ms=NOW)
     one.batch()
     assert one.said_since == 2
@@ -354,7 +354,7 @@ def test_the_bookmark_follows_what_is_told_of_the_claims_end() -> None:
     assert one.said_since == 0
     learn_task(one, "j2")
     begun(one, turn("j2"), 1)
-    assert parse_bookmark(one.batch().metadata) == (7, 1)
+    assert parse_bookmark(one.batch().metadata) == (7, 1, None)
 
 
 def test_a_turn_whose_end_is_loaded_is_not_run_and_its_offset_is_committed() -> None:

@@ -189,3 +189,22 @@ async def test_agents_that_never_end_are_borne_up_to_a_bound() -> None:
     release.set()
     await asyncio.sleep(1)
     await bodies.close()
+
+
+async def test_what_begins_after_a_reading_is_run_by_what_was_read() -> None:
+    release = asyncio.Event()
+
+    async def slow(_turn: Turn) -> str:
+        await release.wait()
+        return "before"
+
+    bodies = make(default=slow, gone=lambda _turn: "gone")
+    begun = asyncio.ensure_future(bodies.body_for("orchestrator_task", "")(job_claimed()))
+    await bodies.adopt(Agents({"default": Agent("default", agent_function(lambda _turn: "after"))}))
+    after = await bodies.body_for("orchestrator_task", "")(job_claimed())
+    gone = await bodies.body_for("orchestrator_task", "gone")(job_claimed())
+    release.set()
+    assert (await begun).result == "before"
+    assert after.result == "after"
+    assert gone.status == "failed"
+    await bodies.close()

@@ -357,6 +357,12 @@ async def test_what_a_live_process_runs_is_its_own(carrier: Carrier) -> None:
             assert (await process.job(handle["job_id"])).status is not Status.FAILED
         release.set()
         await other.until(1)
+        await other.inline.stop(30)
+
+        async def is_gone() -> bool:
+            return not await is_heard_of()
+
+        await eventually_async(is_gone, "its end")
 
 
 def test_a_process_is_known_to_be_dead_only_on_its_own_host() -> None:

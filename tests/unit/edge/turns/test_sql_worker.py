@@ -226,6 +226,7 @@ async def test_8_26_a_worker_tells_what_it_runs(place: Place) -> None:
         release.set()
         await rig.worker.stop(30)
         await rig.bodies.close()
+    assert rig.turns.store.workers() == [], "it has ended in order"
 
 
 async def test_a_stop_lets_what_runs_end(place: Place) -> None:

@@ -110,6 +110,16 @@ def test_workers_that_were_not_heard_of_drop_out_and_come_back(
     assert [each.worker_id for each in store.workers()] == ["a", "b"]
 
 
+def test_a_worker_that_has_ended_is_not_there_at_once(store: SqlTurnStore) -> None:
+    store.beat(worker("a"))
+    store.beat(worker("b"))
+    store.leave("a")
+    store.leave("nobody")
+    assert [each.worker_id for each in store.workers()] == ["b"]
+    store.beat(worker("a"))
+    assert {each.worker_id for each in store.workers()} == {"a", "b"}
+
+
 def test_workers_that_were_not_heard_of_for_a_day_are_forgotten(
     place: Place, store: SqlTurnStore
 ) -> None:
