@@ -87,4 +87,17 @@
 {{- if and .Values.turns.worker.path .Values.turns.worker.existingConfigMap -}}
 {{- fail "turns.worker.path and turns.worker.existingConfigMap are set, expected one source of the manifest" -}}
 {{- end -}}
+{{- $scaling := .Values.turns.worker.autoscaling -}}
+{{- if and .Values.turns.worker.enabled $scaling.enabled -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- fail (printf "turns.worker.autoscaling.minReplicas is %d, expected at most maxReplicas (%d)" (int $scaling.minReplicas) (int $scaling.maxReplicas)) -}}
+{{- end -}}
+{{- $turnPartitions := 6 -}}
+{{- if hasKey .Values.settings "AGENT_TURNS_PARTITIONS" -}}
+{{- $turnPartitions = int .Values.settings.AGENT_TURNS_PARTITIONS -}}
+{{- end -}}
+{{- if and (not $isDatabase) (gt (int $scaling.maxReplicas) $turnPartitions) -}}
+{{- fail (printf "turns.worker.autoscaling.maxReplicas is %d, expected at most AGENT_TURNS_PARTITIONS (%d): further workers would own no partition" (int $scaling.maxReplicas) $turnPartitions) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

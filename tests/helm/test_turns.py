@@ -61,6 +61,44 @@ def test_its_pod_is_as_restricted_as_every_other_and_kubernetes_takes_it(render:
     assert container(mine)["livenessProbe"] == container(other)["livenessProbe"]
 
 
+def test_it_is_scaled_by_cpu_and_evicted_one_by_one_where_that_is_asked_for(
+    render: Render,
+) -> None:
+    asked = {"autoscaling": {"enabled": True}, "podDisruptionBudget": {"enabled": True}}
+    rendered = render("minimal", {"turns": {"worker": WORKER | asked}})
+    deployment = rendered.workload("turn-worker")
+
+    (scaler,) = rendered.of_kind("HorizontalPodAutoscaler")
+    (budget,) = rendered.of_kind("PodDisruptionBudget")
+    for each in (scaler, budget):
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+    assert "replicas" not in deployment["spec"]
+    assert scaler["spec"]["scaleTargetRef"] == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": deployment["metadata"]["name"],
+    }
+    assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 6)
+    assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+    assert budget["spec"]["maxUnavailable"] == 1
+
+    plain = render("minimal", {"turns": {"worker": WORKER}})
+    assert not [*plain.of_kind("HorizontalPodAutoscaler"), *plain.of_kind("PodDisruptionBudget")]
+
+
+def test_on_kafka_it_is_scaled_to_its_partitions_at_most(render: Render) -> None:
+    asked = WORKER | {"autoscaling": {"enabled": True, "maxReplicas": 7}}
+    with pytest.raises(ChartRefused, match=r"maxReplicas is 7, expected at most .* \(6\)"):
+        render("minimal", {"turns": {"worker": asked}})
+    least = WORKER | {"autoscaling": {"enabled": True, "minReplicas": 8}}
+    with pytest.raises(ChartRefused, match="minReplicas is 8, expected at most maxReplicas"):
+        render("minimal", {"turns": {"worker": least}})
+    more = {"settings": {"AGENT_TURNS_PARTITIONS": 7}, "turns": {"worker": asked}}
+    for values in (more, {"turns": {**POSTGRES, "worker": asked}}):
+        (scaler,) = render("minimal", values).of_kind("HorizontalPodAutoscaler")
+        assert scaler["spec"]["maxReplicas"] == 7
+
+
 def test_its_manifest_may_be_a_config_map_or_none(render: Render) -> None:
     worker = {"enabled": True, "existingConfigMap": "my-agents"}
     pod = pod_of(render("minimal", {"turns": {"worker": worker}}))

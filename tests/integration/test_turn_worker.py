@@ -19,6 +19,7 @@ from tests.support.kafka_turns import (
     CODEC,
     Api,
     Ran,
+    ServedWorker,
     now_ms,
     provision_turns,
     read_topic,
@@ -191,3 +192,52 @@ async def test_what_memory_has_no_room_for_is_looked_up_in_the_topics(
     last = {each.value["session_id"]: each.value for each in of_run(settings, SESSIONS, run)}
     assert {each["status"] for each in last.values()} == {"completed"}
     assert {len(each["said"]) for each in last.values()} == {1}
+
+
+LONG_S = 200
+"""More than three times as long as a member of the group may be away from it at most."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(LONG_S + 120)
+async def test_a_long_turn_keeps_its_worker_in_the_group_and_holds_up_no_other_session(
+    settings: Settings, run: str
+) -> None:
+    api, long = Api(settings), f"{run}-long"
+    at = partition_of_session(long, settings.agent_turns_partitions)
+    beside = [
+        name
+        for name in (f"{run}-n{number}" for number in range(100))
+        if partition_of_session(name, settings.agent_turns_partitions) == at
+    ]
+
+    async def body(claimed: Claimed) -> Ending:
+        if claimed.envelope.session_id == long:
+            await asyncio.sleep(LONG_S)
+        return Ending("completed")
+
+    def tickets(one: ServedWorker) -> dict[int, int]:
+        """Of each partition's assignment: another one, when it was given up meanwhile."""
+        return {each.number: each.ticket for each in one.worker._partitions.values()}
+
+    async with worker(settings, body, name="a") as a, worker(settings, body, name="b") as b:
+        half = settings.agent_turns_partitions // 2
+        await until(lambda: all(len(each.worker.doing().partitions) == half for each in (a, b)), a)
+        api.enqueue(f"{long}-j", long)
+        api.flush()
+        await until(lambda: bool([*a.ran.started, *b.ran.started]), a)
+        one = a if a.ran.started else b
+        before, count = tickets(one), 0
+        while f"{long}-j" not in one.ran.ended:
+            job = f"{beside[count % len(beside)]}-j{count}"
+            api.enqueue(job, beside[count % len(beside)])
+            api.flush()
+            await until(lambda job=job: job in one.ran.ended, one)
+            count += 1
+            await asyncio.sleep(0.2)  # the rate of the load
+        await until(lambda: len(one.ran.outcomes) == count + 1, one)
+        assert tickets(one) == before
+    said = words_about(settings, run)
+    ends = (("turn_claimed", ""), ("turn_finished", "completed"))
+    assert set(map(tuple, said.values())) == {ends}
+    assert len(said) == count + 1 > LONG_S
