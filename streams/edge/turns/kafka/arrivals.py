@@ -84,6 +84,11 @@ class Arrivals:
         """Wait until none is being fenced: that must not come after the next owner's fence."""
         await self._fenced.wait()
 
+    async def ended(self) -> None:
+        """Wait until nothing is looked at any more, once nothing is wanted."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     def _took(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -152,7 +152,7 @@ class TurnWorker:
         budget_s = self._settings.drain_ms / 1_000
         await self._departures.begin(list(self._partitions.values()), "shutdown", budget_s)
         await self._membership.stop()
-        await self._departures.ended()
+        await asyncio.gather(self._arrivals.ended(), self._departures.ended())
         self._slots.stop()
         await asyncio.gather(self._turns.stop(), self._records.stop())
         await self._ask(self._taker.close)
