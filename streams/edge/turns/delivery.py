@@ -60,6 +60,7 @@ LOOK_EVERY_S = 1.0
 WAIT_MS_MAX = 30_000
 """How long a turn that another worker runs is left alone before it is looked at again."""
 
+_NOTHING = "its goal or task is not there"
 _GUARD_WITHIN_S = 30.0
 _FINISH_TRIES = 120
 _FINISH_AGAIN_S = 0.5
@@ -226,8 +227,12 @@ class Deliveries:
                 delay_ms = min(answer.retry_after_ms, WAIT_MS_MAX)
                 self._turns.queue.release(delivery, delay_ms=delay_ms)
                 return Outcome.WAITING
-            case Skip():
+            case Skip(reason):
                 outcome = Outcome.SKIPPED
+                if reason == "unknown_record":
+                    extra = {"delivery": delivery, "job_id": envelope.job_id}
+                    extra |= {"record": envelope.payload_ref, "reason": _NOTHING}
+                    _LOG.warning("turn_without_record", extra=extra)
             case Run() | Expire() if found.interrupted_by is not None:
                 outcome = Outcome.INTERRUPTED
             case Expire():

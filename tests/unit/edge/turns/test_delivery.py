@@ -265,12 +265,16 @@ def test_a_session_says_how_its_turns_stand(place: Place) -> None:
     assert status() == "completed"
 
 
-def test_a_turn_without_a_record_is_skipped(place: Place) -> None:
+def test_a_turn_without_a_record_is_skipped_and_told(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     turns = place.open()
     enqueue(turns, envelope(), record=False)
 
     assert Worker(turns, "w1").next() is Outcome.SKIPPED
     assert turns.queue.get_queue_size() == 0
+    (line,) = caplog.records
+    assert (line.message, line.__dict__["record"]) == ("turn_without_record", "goal-1")
 
 
 def test_a_body_that_raises_has_failed_durably(place: Place) -> None:
