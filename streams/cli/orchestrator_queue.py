@@ -125,7 +125,8 @@ def drain(
     A job that succeeds or is skipped is acked; one that fails is answered and left, so that it can
     be claimed again when its claim has run out.
 
-    Exit codes: 0 nothing ready is left; 2 settings; 4 manifest; 5 the scheduler does not answer.
+    Exit codes: 0 nothing ready is left; 2 settings, or another worker has taken its name;
+    4 manifest; 5 the scheduler does not answer.
     """
     from streams.cli import queue_drain
 
