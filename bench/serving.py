@@ -53,11 +53,17 @@ class Serving:
 
 
 @contextmanager
-def serving(lab: Lab, roles: Sequence[str] = (), *, others: int = 0) -> Iterator[Serving]:
+def serving(
+    lab: Lab, roles: Sequence[str] = (), *, others: int = 0, slots: int | None = None
+) -> Iterator[Serving]:
     """All roles, or some, in one process; ready when the block begins.
 
     `others` more processes are members of the same groups: all that a second core is good for.
+    `slots` is how many handlers each runs at once, None for the default.
     """
+    if slots is not None:
+        chosen = dataclasses.replace(lab.settings, invoker_max_outstanding=slots)
+        lab = dataclasses.replace(lab, settings=chosen)
     settings = dataclasses.replace(
         lab.settings, http_port=_free_port(), metrics_port=_free_port(), log_format="json"
     )
