@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -232,13 +233,21 @@ class PartitionProducer(TransactionalProducer):
         self._transact(str(step.position.seq), fill, place, group_metadata)
 
     def _fill(self, step: Step) -> None:
+        """Append everything, and early on something to each partition.
+
+        What a millisecond touches, the client announces to the coordinator in one request.
+        """
         target, append = self._target, self._append
+        append(target.journal, step.journal, target.journal_key, target.journal_partition, _JOURNAL)
+        rows = iter(step.rows)
+        for key, value in islice(rows, 1):
+            append(target.changelog, value, key, target.partition)
         for topic, partition, key, value, headers in step.outputs:
             append(topic, value, key, _BY_KEY if partition is None else partition, headers)
-        for key, value in step.rows:
+        for key, value in rows:
             append(target.changelog, value, key, target.partition)
+        # Last of the changelog: whoever loads it may cut there.
         append(target.changelog, step.position_row, POSITION_KEY, target.partition)
-        append(target.journal, step.journal, target.journal_key, target.journal_partition, _JOURNAL)
 
 
 def _is_fenced(error: KafkaException | BufferError) -> bool:
