@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from streams.audit.keyed import hash_of
 from streams.audit.log import Cursor, LogReader, LogRecord, Place, Span
+from streams.audit.turn_forgetting import wrongly_forgotten
 from streams.audit.turn_history import KINDS, TurnHistory
 from streams.audit.turn_records import TurnRecords
 from streams.audit.turn_sessions import TurnSessions
@@ -339,6 +340,7 @@ class _Partition:
             return
         key = record.key.decode(errors="replace")
         if record.value is None:
+            self._judge_forgetting(self._records, record)
             records.record(key, record.offset, None)
         elif _kind_of(record) in {"agent_goal", "agent_job"}:
             value = self._decoded(self._records, record)
@@ -346,6 +348,8 @@ class _Partition:
                 records.record(key, record.offset, value, by_owner=is_owners(record.headers))
 
     def _note_session(self, record: LogRecord, sessions: TurnSessions) -> None:
+        if record.value is None:
+            self._judge_forgetting(self._sessions, record)
         key = (record.key or b"").decode(errors="replace")
         if not key.startswith(_SESSION_PREFIX):
             return
@@ -355,6 +359,10 @@ class _Partition:
         elif (value := self._decoded(self._sessions, record)) is not None:
             by_owner = is_owners(record.headers)
             sessions.session(session_id, record.offset, value["status"], by_owner=by_owner)
+
+    def _judge_forgetting(self, place: Place, record: LogRecord) -> None:
+        if (what := wrongly_forgotten(record)) is not None:
+            self._verdict.found(Position(*place, record.offset), what)
 
     def _decoded(self, place: Place, record: LogRecord) -> dict[str, Any] | None:
         """Return a record's value; None, and that it is told, when it has none."""

@@ -4,7 +4,8 @@ The log is a list; a batch is refused when a newer owner has fenced the one that
 transaction is.  Records of the API are read when a rule says so, late as well.  Whatever happens, a
 session's turns run one after another in their order, nothing runs before its claim is durable or
 after its end is, nothing is skipped that should run, and in the end all of them have ended, once.
-Turns are rejected for earlier ones and interrupted by later ones of their session alone.
+Turns are rejected for earlier ones and interrupted by later ones of their session alone.  What has
+ended may be forgotten at any time.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from streams.codec import Codec
 from streams.core.record import Output, Position
 from streams.core.turn import words
 from streams.core.turn.bookmark import Bookmark, parse_bookmark
+from streams.core.turn.claim import ENDED
 from streams.core.turn.envelope import POLICIES, PRIORITIES, AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held, Loaded
 from streams.core.turn.memory import Memory
 from streams.core.turn.owner import Begun, Owner
+from streams.core.turn.parting import Due
 from streams.core.turn.policies import interrupted_by, rejected_for
 from streams.core.turn.record import job_key, new_job, session_record_key
 from streams.core.turn.session import new_session
@@ -75,7 +78,8 @@ def logged(world: World) -> MemoryLog:
         said.append((by_owner, topic, kind, key, value))
     for by_owner, topic, kind, key, value in said:
         headers = [("kind", kind.encode()), *([(CAUSE, b"")] if by_owner else [])]
-        log.append((topic, 0), 0, key.encode(), CODEC.encode(kind, value), headers)
+        encoded = None if value is None else CODEC.encode(kind, value)
+        log.append((topic, 0), 0, key.encode(), encoded, headers)
     log.groups["agent-dispatch", words.TURNS, 0] = world.committed
     return log
 
@@ -134,10 +138,27 @@ class Worker:
         for is_owners, kind, key, value in self.world.records[self.followed :][:count]:
             if not is_owners:
                 self.owner.learn(kind, key, value)
+            elif value is None:
+                self.owner.parting.seen(key)
             self.followed += 1
         for held in [each for each in self.unsure if self.owner.is_known(each)]:
             self.unsure.remove(held)
             self.owner.put_back(held)
+
+    def forget(self) -> None:
+        """Forget the tasks that have ended, as far as they were read."""
+        self.owner.parting.listen()
+        last: dict[str, Any] = {}
+        for at, (is_owners, kind, key, value) in enumerate(self.world.records):
+            if kind == "agent_job" and (is_owners or at < self.followed):
+                last[key] = value
+        due = [
+            Due("agent_job", key, value["session_id"], 0)
+            for key, value in last.items()
+            if value is not None and value["status"] in ENDED
+        ]
+        here = self.owner.stands_at
+        self.owner.parting.forget(due, here, before_ms=self.now_ms, retention_ms=0)
 
     def be_certain(self) -> None:
         asked = list(self.unsure)
@@ -270,6 +291,10 @@ class OwnersMachine(RuleBasedStateMachine):
         self.worker.be_certain()
 
     @rule()
+    def forget(self) -> None:
+        self.worker.forget()
+
+    @rule()
     def begin(self) -> None:
         self.worker.begin()
 
@@ -366,7 +391,7 @@ class OwnersMachine(RuleBasedStateMachine):
     def an_end_is_never_left(self) -> None:
         ended: dict[str, str] = {}
         for _, kind, key, value in self.world.records:
-            if kind == "agent_job":
+            if kind == "agent_job" and value is not None:
                 assert ended.get(key, value["status"]) == value["status"]
                 if value["status"] in ("completed", "failed", "cancelled"):
                     ended[key] = value["status"]

@@ -129,6 +129,10 @@ class TurnLog:
         self._end(offset, "skipped", status, None)
         self._leave(offset, status)
 
+    def skip_unknown(self, offset: int) -> None:
+        """End a turn whose goal is not there any more."""
+        self._end(offset, "skipped", None, None)
+
     def reject(self, offset: int) -> None:
         """End a turn that shall not run, since its session is busy; its goal has failed."""
         goal = self.goals[self.turns[offset].payload_ref]
@@ -201,6 +205,11 @@ class TurnLog:
         self.sessions[session_id] = session
         value, key = CODEC.encode("agent_session", session), session_record_key(session_id)
         self._append(SESSIONS, key, value, "agent_session", by_owner=by_owner)
+
+    def forget(self, topic: str, key: str, **told: object) -> None:
+        """Forget a record, as the owner does whose headers say why."""
+        headers = [(name, str(text).encode()) for name, text in told.items()]
+        self.log.append((topic, 0), self.now_ms, key.encode(), None, [(CAUSE, b""), *headers])
 
     def _leave(self, offset: int, status: AgentJobStatus) -> None:
         """Write the session as its turn leaves it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -23,9 +24,12 @@ from streams.core.wire import TurnOutcome
 from streams.edge.turns.kafka.batch_writer import BatchWriter
 from streams.edge.turns.kafka.feed import Fetched
 from streams.edge.turns.kafka.partition import OwnedPartition
+from streams.edge.turns.kafka.partition_shelf import PartitionShelf
+from streams.edge.turns.kafka.shelf_builder import ShelfBuilder
 from streams.edge.turns.turn_codec import encode_turn
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
+from streams.settings import Settings
 from tests.support.eventually import eventually
 
 CODEC = Codec()
@@ -87,6 +91,18 @@ def owner_of(number: int, **changes: Any) -> Owner:
     return Owner(loaded, token="w", host="h", **changes)
 
 
+def empty_shelf(pool: Executor) -> PartitionShelf:
+    """A shelf of a partition in which nothing was before."""
+
+    async def ask(question: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(pool, question, *args)
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    return PartitionShelf(CODEC, {}, ShelfBuilder(Settings()), ask=ask, fail=fail)
+
+
 @contextmanager
 def partition_of(
     told: Told, transactions: Transactions, *, number: int = 0, **changes: Any
@@ -95,7 +111,8 @@ def partition_of(
     with ThreadPoolExecutor(1) as pool:
         writer = BatchWriter(CODEC, pool, b"", lambda _topic, _partition: 0)
         producer = cast("TransactionalProducer", transactions)
-        partition = OwnedPartition(owner_of(number, **changes), producer, writer, told, ticket=1)
+        owner = owner_of(number, **changes)
+        partition = OwnedPartition(owner, producer, writer, told, shelf=empty_shelf(pool), ticket=1)
         try:
             yield partition
         finally:

@@ -26,7 +26,14 @@ from streams.core.turn.claim import ENDED, Claimable, claimable_goal, claimable_
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.history import History
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
-from streams.core.wire import AgentGoal, AgentJob, AgentSession, AgentSessionDesired
+from streams.core.turn.session import asked
+from streams.core.wire import (
+    AgentGoal,
+    AgentJob,
+    AgentJobStatus,
+    AgentSession,
+    AgentSessionDesired,
+)
 
 __all__ = ["KEPT_MAX", "Memory"]
 
@@ -43,13 +50,17 @@ class Memory:
 
     Args: committed: the group's offset of `agent_turns`.
           fence: of the owner that committed it, as its bookmark says; 0 without one.
+          since_ms: when the first of the records was written that are folded; 0 for all.
     """
 
-    def __init__(self, committed: int, *, fence: int = 0, kept_max: int = KEPT_MAX) -> None:
+    def __init__(
+        self, committed: int, *, fence: int = 0, kept_max: int = KEPT_MAX, since_ms: int = 0
+    ) -> None:
         self._kept_max = kept_max
+        self._since_ms = since_ms
         self._pins: dict[str, int] = {}
-        self.forgot_records = False
-        self.forgot_sessions = False
+        self.forgot_records = self.forgot_sessions = since_ms > 0
+        self._forgot_wishes = False
         self.history = History(committed, fence=fence)
         self._fence = 0
         self._ended_jobs: set[str] = set()
@@ -90,7 +101,40 @@ class Memory:
             self.forgot_sessions = self.forgot_sessions or forgot
         elif kind == "agent_session_desired":
             forgot = self._put(self._desired, key, cast("AgentSessionDesired", value))
-            self.forgot_sessions = self.forgot_sessions or forgot
+            self._forgot_wishes = self._forgot_wishes or forgot
+
+    def ended(self, key: str, status: AgentJobStatus) -> None:
+        """Note that a goal or task that was looked up has ended."""
+        self._put(self._ended, key, Claimable(status=status))
+
+    def knows(self, key: str) -> bool:
+        """Whether a session, or what is wanted of one, is known by its key."""
+        return key in self._sessions or key in self._desired
+
+    def may_lack_session(self, session_id: str) -> bool:
+        """Whether there may be a session, or a wish about it, that is not known here.
+
+        Who made a session asked for nothing before; the clocks of two APIs are close enough.
+        """
+        session = self.session(session_id)
+        if session is None:
+            return self.forgot_sessions
+        if self.desired(session_id) is not None:
+            return False
+        return self._forgot_wishes or session["created_at_ms"] < self._since_ms
+
+    def no_wish(self, session_id: str) -> None:
+        """Note that it was looked up whether anything is wanted of a session: nothing is."""
+        self._put(self._desired, desired_key(session_id), asked(session_id, None, now_ms=0))
+
+    def may_forget(self, key: str, before_ms: int) -> bool:
+        """Whether nothing is known that needs a record, or has changed it since `before_ms`."""
+        if key in self._pins or key in self._goals or key in self._jobs:
+            return False
+        session, desired = self._sessions.get(key), self._desired.get(key)
+        session_at_ms = before_ms if session is None else session["updated_at_ms"]
+        desired_at_ms = before_ms if desired is None else desired["requested_at_ms"]
+        return max(session_at_ms, desired_at_ms) <= before_ms
 
     def has_ended(self, job_id: str) -> bool:
         """Whether the end of a turn of this job, at or past the committed offset, is written."""

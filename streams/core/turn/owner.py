@@ -34,6 +34,7 @@ from streams.core.turn.envelope import AgentTurnEnvelope, EnvelopeError
 from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held, Loaded
 from streams.core.turn.lanes import MAX_BEYOND_PREFIX, Lanes, Turn
+from streams.core.turn.parting import Parting
 from streams.core.turn.pen import Pen
 from streams.core.turn.policies import Policies
 from streams.core.turn.progress import Progress
@@ -46,12 +47,7 @@ from streams.core.turn.record import (
     released_goal,
     released_job,
 )
-from streams.core.wire import (
-    AgentGoal,
-    AgentJobStatus,
-    TurnOutcome,
-    TurnReleaseReason,
-)
+from streams.core.wire import AgentGoal, AgentJobStatus, TurnOutcome, TurnReleaseReason
 
 __all__ = ["LOOK_AGAIN_MS", "PENDING_MAX", "RECENT_MAX", "Begun", "Owner"]
 
@@ -101,6 +97,7 @@ class Owner:
         self._held: dict[int, Held] = {}
         self._recent: OrderedDict[str, None] = OrderedDict()
         self._pen = Pen(loaded.partition, loaded.memory, token)
+        self.parting = Parting(loaded.partition, self._pen.gathering, loaded.memory)
         self._policies = Policies(self.lanes, lambda offset: self._held[offset].envelope)
 
     # ------------------------------------------------------------------ reading
@@ -144,7 +141,12 @@ class Owner:
 
     def learn(self, kind: str, key: str, value: Mapping[str, Any] | None) -> None:
         """Take a record of the API: a new one, or what people want of a session."""
-        self.memory.fold(kind, key, value)
+        self.parting.learn(kind, key, value, self.stands_at)
+
+    @property
+    def stands_at(self) -> Position:
+        """Where all turns before it have ended."""
+        return Position(words.TURNS, self.partition, self.lanes.committable)
 
     # ------------------------------------------------------------------ beginning
     def best(self, now_ms: int) -> Held | None:
@@ -196,10 +198,7 @@ class Owner:
         return job_id in self._recent or self.memory.has_ended(job_id)
 
     def _may_have_forgotten_session(self, held: Held) -> bool:
-        memory = self.memory
-        if held.certain or not memory.forgot_sessions:
-            return False
-        return memory.session(held.envelope.session_id) is None
+        return not held.certain and self.memory.may_lack_session(held.envelope.session_id)
 
     # ------------------------------------------------------------------ busy sessions
     def overrule(self, now_ms: int) -> list[Held]:

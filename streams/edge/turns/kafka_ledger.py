@@ -79,6 +79,7 @@ class KafkaLedger:
         ack_s: float = _ACK_S,
     ) -> None:
         self._settings = settings
+        self._retention_ms = settings.agent_job_retention_ms
         self._publisher = publisher
         self._codec = codec
         self._view = view
@@ -92,8 +93,10 @@ class KafkaLedger:
     async def open_session(self, session: Session, /, *, tenant: str) -> None:
         """Make a session durable that is not there yet; see `TurnLedger.open_session`."""
         key = session_record_key(session.session_id)
-        if self.known("agent_session", key) is not None:
-            return  # its partition's owner writes it
+        known = self.known("agent_session", key)
+        if known is not None:
+            await self._keep_session(key, known)
+            return
         value = new_session(
             session.session_id,
             tenant=tenant,
@@ -103,6 +106,14 @@ class KafkaLedger:
             now_ms=self.now_ms(),
         )
         await self.write(_SESSIONS, "agent_session", key, value)
+
+    async def _keep_session(self, key: str, known: Mapping[str, Any]) -> None:
+        """Write a session anew that its owner may forget any moment; others are the owner's."""
+        now_ms = self.now_ms()
+        idle = known["status"] != "running" and now_ms - known["updated_at_ms"]
+        if idle > self._retention_ms / 2 > 0:
+            value = {**known, "status": "queued", "updated_at_ms": now_ms}
+            await self.write(_SESSIONS, "agent_session", key, value)
 
     async def create(self, record: TurnRecord, /, *, tenant: str) -> None:
         """Make a new record durable; see `TurnLedger.create`."""

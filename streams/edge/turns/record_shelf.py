@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from streams.core.turn.parting import Due
 from streams.errors import TaskQueueUnavailable
 
 __all__ = ["BYTES_MAX", "Gone", "RecordShelf", "Shelved"]
@@ -66,10 +67,20 @@ _GET = "SELECT value FROM kept WHERE key = ? AND kind = ?"
 # Rows are passed over in an index, without their values.
 _NEWEST = """SELECT value FROM kept WHERE rowid IN (SELECT rowid FROM kept WHERE {where}
     ORDER BY updated DESC, key DESC LIMIT ? OFFSET ?) ORDER BY updated DESC, key DESC"""
+# Ends of goals and tasks; then sessions without any, and wishes, when nothing of them is younger.
+_ENDED = """SELECT kind, key, session, updated FROM kept WHERE kind IN ('agent_goal', 'agent_job')
+    AND status IN ('completed', 'failed', 'cancelled') AND updated <= ? LIMIT ? OFFSET ?"""
+_EMPTY = """SELECT kind, key, session, updated FROM kept
+    WHERE kind IN ('agent_session', 'agent_session_desired') AND updated <= ?
+    AND NOT EXISTS (SELECT 1 FROM kept AS other WHERE other.session = kept.session
+        AND (other.kind IN ('agent_goal', 'agent_job') OR other.updated > ?)) LIMIT ? OFFSET ?"""
 
 
 class Shelved(NamedTuple):
-    """The newest record of a key, as far as it was read; `offset` is its place in `partition`."""
+    """The newest record of a key, as far as it was read; `offset` is its place in `partition`.
+
+    `value` may be left empty where nobody will ask for it.
+    """
 
     kind: str
     key: str
@@ -131,8 +142,7 @@ class RecordShelf:
 
         A log forgets the word that a key is gone: who read it before must not keep it.
         """
-        marks = ", ".join("?" * len(kinds))
-        sql = f"DELETE FROM kept WHERE kind IN ({marks}) AND pass < ?"  # noqa: S608 - marks alone
+        sql = f"DELETE FROM kept WHERE kind IN ({_marks(len(kinds))}) AND pass < ?"  # noqa: S608 - marks alone
         with self._lock, _Told(self._bytes_max):
             self._database.execute(sql, (*kinds, pass_number))
 
@@ -159,13 +169,30 @@ class RecordShelf:
         with self._lock, _Told(self._bytes_max):
             return [row[0] for row in self._database.execute(sql, (*given.values(), limit, offset))]
 
+    def find(self, keys: Collection[str], /) -> list[tuple[str, str, str, bytes]]:
+        """Return kind, key, status and value of the records of these keys."""
+        sql = f"SELECT kind, key, status, value FROM kept WHERE key IN ({_marks(len(keys))})"  # noqa: S608 - marks alone
+        with self._lock, _Told(self._bytes_max):
+            return self._database.execute(sql, tuple(keys)).fetchall()
+
+    def ended(self, before_ms: int, /, *, limit: int, offset: int = 0) -> list[Due]:
+        """Return goals and tasks that have ended and were not changed after `before_ms`."""
+        with self._lock, _Told(self._bytes_max):
+            return [Due(*row) for row in self._database.execute(_ENDED, (before_ms, limit, offset))]
+
+    def empty(self, before_ms: int, /, *, limit: int, offset: int = 0) -> list[Due]:
+        """Return sessions and wishes of sessions that have no goal or task, unchanged as long."""
+        values = (before_ms, before_ms, limit, offset)
+        with self._lock, _Told(self._bytes_max):
+            return [Due(*row) for row in self._database.execute(_EMPTY, values)]
+
     def _batch(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
         """Do all or nothing."""
         self._database.execute("BEGIN")
         try:
             for size, begin in _pieces(len(rows)):
                 piece = rows[begin : begin + size]
-                marks = f"({', '.join('?' * len(piece[0]))})"
+                marks = f"({_marks(len(piece[0]))})"
                 values = [value for row in piece for value in row]
                 self._database.execute(sql.format(rows=", ".join([marks] * size)), values)
             self._database.execute("COMMIT")
@@ -173,6 +200,10 @@ class RecordShelf:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
 
 
 def _pieces(count: int) -> Iterator[tuple[int, int]]:

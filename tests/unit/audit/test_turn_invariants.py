@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streams.audit.turn_invariants import SHOWN_MAX, judge_turns
+from streams.core.turn.record import desired_key, goal_key, session_record_key
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, TURNS
 from streams.errors import TopologyError
-from tests.support.turn_log import CODEC, JOBS, TurnLog
+from tests.support.turn_log import CODEC, JOBS, SESSIONS, TurnLog
 
 HOUR_MS = 3_600_000
 
@@ -328,3 +331,61 @@ def test_of_many_violations_the_first_are_told_and_all_are_counted() -> None:
     verdict = log.verdict()
     assert verdict.violations_count == SHOWN_MAX + 1
     assert len(verdict.violations) == SHOWN_MAX
+
+
+# ---------------------------------------------------------------------- what is forgotten
+def ran(log: TurnLog, offset: int) -> None:
+    log.claim(offset)
+    log.finish(offset)
+
+
+def test_what_was_kept_long_enough_is_forgotten_and_nothing_is_told() -> None:
+    log = TurnLog()
+    ran(log, log.enqueue())
+    ended_ms = log.now_ms
+    log.now_ms += 5_000
+    kept = {"changed_at_ms": ended_ms, "retention_ms": 5_000}
+    log.forget(JOBS, goal_key("goal-0"), **kept)
+    log.forget(SESSIONS, session_record_key("s"), **kept)
+    log.forget(SESSIONS, desired_key("s"), **kept)
+    log.skip_unknown(log.enqueue(goal_id="goal-0"))
+
+    assert log.told() == []
+
+
+@pytest.mark.parametrize("topic", [JOBS, SESSIONS])
+@pytest.mark.parametrize(
+    ("says", "what"),
+    [
+        (
+            {"changed_at_ms": 1_000, "retention_ms": 5_001},
+            "it forgets a record 1 ms before it was kept for 5001 ms",
+        ),
+        (
+            {"retention_ms": 5_000},
+            "it forgets a record without saying changed_at_ms and retention_ms as numbers",
+        ),
+        (
+            {"changed_at_ms": "soon", "retention_ms": 5_000},
+            "it forgets a record without saying changed_at_ms and retention_ms as numbers",
+        ),
+    ],
+)
+def test_what_is_forgotten_too_early_is_told(topic: str, says: dict[str, Any], what: str) -> None:
+    log = TurnLog()
+    ran(log, log.enqueue())
+    log.now_ms = 6_000
+    log.forget(topic, goal_key("goal-0") if topic == JOBS else session_record_key("s"), **says)
+
+    (found,) = log.told()
+    assert found.endswith(what)
+
+
+def test_what_is_forgotten_while_it_runs_is_told() -> None:
+    log = TurnLog()
+    log.claim(log.enqueue())
+    log.now_ms += 10_000
+    log.forget(JOBS, goal_key("goal-0"), changed_at_ms=1_000, retention_ms=1)
+
+    (found,) = log.told()
+    assert "its record is forgotten, expected running" in found

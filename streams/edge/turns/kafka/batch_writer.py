@@ -16,12 +16,24 @@ from streams.agents.transaction import TransactionalProducer
 from streams.codec import Codec
 from streams.core.record import Output, Position
 from streams.core.turn.gathering import Batch
-from streams.core.turn.words import CLAIMS, TURNS
+from streams.core.turn.words import CLAIMS, JOBS, SESSIONS, TURNS
+from streams.edge.turns.kafka.partition_shelf import row_of
+from streams.edge.turns.record_shelf import Gone, Shelved
 from streams.edge.turns.turn_codec import CAUSE
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
 
-__all__ = ["BatchWriter"]
+__all__ = ["BatchWriter", "Written"]
+
+
+class Written(NamedTuple):
+    """What was committed: `records` of goals, tasks and sessions, as they are kept.
+
+    `claims_end` is where the claims ended before, when it was asked for and answered.
+    """
+
+    records: list[Shelved | Gone]
+    claims_end: int | None
 
 
 class BatchWriter(NamedTuple):
@@ -38,11 +50,10 @@ class BatchWriter(NamedTuple):
 
     def write(
         self, producer: TransactionalProducer, partition: int, batch: Batch, *, look: bool
-    ) -> int | None:
+    ) -> Written:
         """Commit a batch; it blocks.
 
         Args:    look: whether to ask where the claims end, before.
-        Returns: that, when it was asked for and answered.
         Raises:  BrokerError; EncodeError for what a body should not have returned.
         """
         end = None
@@ -52,7 +63,9 @@ class BatchWriter(NamedTuple):
         place = TopicPartition(TURNS, partition, batch.offset, metadata=batch.metadata)
         records = [self._encoded(output, cause) for output, cause in batch.outputs]
         producer.commit_records(records, place, self.group_metadata)
-        return end
+        outputs = [output for output, _ in batch.outputs]
+        kept = (_kept(*pair) for pair in zip(outputs, records, strict=True))
+        return Written([each for each in kept if each is not None], end)
 
     def _encoded(self, output: Output, cause: Position) -> EncodedOutput:
         topic, kind, key, value, partition, extra = output
@@ -67,3 +80,17 @@ class BatchWriter(NamedTuple):
                 *((name, content.encode()) for name, content in extra),
             ],
         )
+
+
+def _kept(output: Output, record: EncodedOutput) -> Shelved | Gone | None:
+    """Return a goal, task or session as it is kept; None for what is not, or not for long.
+
+    What runs is in memory, and is written again when it runs no more.
+    """
+    topic, kind, key, value, *_ = output
+    if topic not in (JOBS, SESSIONS):
+        return None
+    if value is None or record.value is None:
+        return Gone(key, 0, 0)
+    is_running = value.get("status") == "running"
+    return None if is_running else row_of(kind, key, value, record.value)

@@ -12,17 +12,23 @@ Source: DESIGN "A turn"; SEMANTICS 8.2, 8.9.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, cast
 
 from streams.codec import Codec, DecodeError
+from streams.core.turn.claim import ENDED
+from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.held import Held
+from streams.core.turn.memory import Memory
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
 from streams.core.turn.words import JOBS, SESSIONS
+from streams.core.wire import AgentJobStatus
 from streams.edge.turns.kafka.feed import Feed, Fetched, Place
 from streams.edge.turns.kafka.partition import OwnedPartition
+from streams.edge.turns.kafka.partition_shelf import row_of
 from streams.edge.turns.kafka.taking import Taker
+from streams.edge.turns.record_shelf import Gone
 from streams.edge.turns.turn_codec import is_owners
 from streams.errors import BrokerError
 from streams.observe import logs
@@ -133,22 +139,30 @@ class Following:
             await partition.read_up_to(topic, end)
 
     async def _look_up(self, partition: OwnedPartition, asked: Mapping[int, Held]) -> None:
-        """Find in the topics what memory had no room for."""
+        """Find on the shelf what memory had no room for, or was not loaded with."""
         memory = partition.owner.memory
-        wanted: dict[str, set[bytes]] = {JOBS: set(), SESSIONS: set()}
-        for held in asked.values():
-            envelope = held.envelope
-            if memory.forgot_records and memory.claimable(envelope) is None:
-                key_of = goal_key if envelope.kind == "goal_loop" else job_key
-                wanted[JOBS].add(key_of(envelope.payload_ref).encode())
-            if memory.forgot_sessions and memory.session(envelope.session_id) is None:
-                for key_of_session in (session_record_key, desired_key):
-                    wanted[SESSIONS].add(key_of_session(envelope.session_id).encode())
-        for topic, keys in wanted.items():
-            if keys:
-                found = await self._ask(self._taker.find, topic, partition.number, keys)
-                for key, value in found.items():
-                    self._learn(partition, topic, key, value)
+        records, sessions = _missing(memory, asked.values())
+        for kind, key, status, value in await self._found(partition, JOBS, records):
+            if memory.claimable(records[key]) is None:  # else it came meanwhile, and is newer
+                self._remember(memory, kind, key, status, value)
+        for kind, key, status, value in await self._found(partition, SESSIONS, sessions):
+            if not memory.knows(key):
+                self._remember(memory, kind, key, status, value)
+        for session_id in set(sessions.values()):
+            if memory.desired(session_id) is None:
+                memory.no_wish(session_id)
+
+    @staticmethod
+    async def _found(
+        partition: OwnedPartition, topic: str, keys: Collection[str]
+    ) -> list[tuple[str, str, str, bytes]]:
+        return await partition.shelf.find(topic, keys) if keys else []
+
+    def _remember(self, memory: Memory, kind: str, key: str, status: str, value: bytes) -> None:
+        if value:
+            memory.fold(kind, key, self._codec.decode(value)[1])
+        elif status in ENDED:
+            memory.ended(key, cast("AgentJobStatus", status))
 
     def _take(self, found: list[Fetched]) -> None:
         reached: dict[tuple[OwnedPartition, str], int] = {}
@@ -156,8 +170,11 @@ class Following:
             partition = self._partitions.get(record.partition)
             if partition is None or partition.ticket != record.ticket:
                 continue
-            if not record.at_end and record.key is not None and not is_owners(record.headers):
-                self._learn(partition, record.topic, record.key, record.value)
+            if not record.at_end and record.key is not None:
+                if not is_owners(record.headers):
+                    self._learn(partition, record.topic, record.key, record.value)
+                elif record.value is None:
+                    partition.owner.parting.seen(record.key.decode(errors="replace"))
             reached[partition, record.topic] = record.offset + (not record.at_end)
         for (partition, topic), next_offset in reached.items():
             partition.followed(topic, next_offset)
@@ -170,6 +187,7 @@ class Following:
         text = key.decode(errors="replace")
         if value is None:
             partition.owner.learn("", text, None)
+            partition.shelf.note([Gone(text, 0, 0)])
             return
         try:
             kind, found = self._codec.decode(value)
@@ -178,6 +196,8 @@ class Following:
             _LOG.warning("turn_record_unreadable", extra={**extra, "reason": str(error)})
             return
         partition.owner.learn(kind, text, found)
+        if "session_id" in found:
+            partition.shelf.note([row_of(kind, text, found, value)])
 
     def _decide_known(self, partition: OwnedPartition) -> None:
         """Put back what was unsure and has something to do now."""
@@ -185,3 +205,20 @@ class Following:
             if partition.owner.is_known(held):
                 del partition.unsure[offset]
                 partition.owner.put_back(held)
+
+
+def _missing(
+    memory: Memory, asked: Iterable[Held]
+) -> tuple[dict[str, AgentTurnEnvelope], dict[str, str]]:
+    """Return keys to be looked up: that of a record with its turn, of a session with its id."""
+    records: dict[str, AgentTurnEnvelope] = {}
+    sessions: dict[str, str] = {}
+    for held in asked:
+        envelope = held.envelope
+        if memory.forgot_records and memory.claimable(envelope) is None:
+            key_of = goal_key if envelope.kind == "goal_loop" else job_key
+            records[key_of(envelope.payload_ref)] = envelope
+        if memory.may_lack_session(envelope.session_id):
+            for key_of_session in (session_record_key, desired_key):
+                sessions[key_of_session(envelope.session_id)] = envelope.session_id
+    return records, sessions

@@ -25,6 +25,7 @@ from streams.core.turn.words import JOBS, SESSIONS, TURNS
 from streams.core.wire import TurnOutcome, TurnReleaseReason
 from streams.edge.turns.kafka.batch_writer import BatchWriter
 from streams.edge.turns.kafka.feed import Fetched, Place
+from streams.edge.turns.kafka.partition_shelf import PartitionShelf
 from streams.edge.turns.kafka.running import Running
 from streams.edge.turns.turn_codec import decode_turn
 from streams.observe import logs
@@ -72,9 +73,11 @@ class OwnedPartition:
         writer: BatchWriter,
         sink: PartitionSink,
         *,
+        shelf: PartitionShelf,
         ticket: int,
     ) -> None:
         self.owner = owner
+        self.shelf = shelf
         self.number = owner.partition
         self.ticket = ticket
         self.gone = False
@@ -238,6 +241,7 @@ class OwnedPartition:
     def close(self) -> None:
         """Write nothing more."""
         self.gone = True
+        self.shelf.close()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter(False)  # noqa: FBT003 - a waiter's one word
@@ -264,15 +268,16 @@ class OwnedPartition:
             look = self.owner.said_since >= _SAID_MAX
             work = partial(self._writer.write, self._producer, self.number, batch, look=look)
             try:
-                end = await loop.run_in_executor(self._writer.pool, work)
+                written = await loop.run_in_executor(self._writer.pool, work)
             except Exception as error:  # noqa: BLE001 - an owner that cannot write is none
                 self._waiters = [*waiters, *self._waiters]
                 if not self.gone:
                     self._sink.broke(self, error)
                 self.close()
                 return
-            if end is not None:
-                self.owner.claims_end_at(end)
+            if written.claims_end is not None:
+                self.owner.claims_end_at(written.claims_end)
+            self.shelf.note(written.records)
             self._sink.ended(batch.outcomes)
             for waiter in waiters:
                 waiter(not self.gone)

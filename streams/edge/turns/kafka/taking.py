@@ -41,6 +41,7 @@ _TIMEOUT_S = 30.0
 _CONSUME = 10_000
 _CONSUME_S = 0.03
 _QUEUE_RECORDS = 20_000
+_EARLIER_MS = 30_000  # before the first open turn its record is written
 _PATIENCE_FACTOR = 1.5  # of a transaction's longest time: by then the coordinator has ended it
 
 
@@ -135,28 +136,6 @@ class Taker:
                 raise BrokerError(message, retryable=True) from error
         return {each.partition: parse_bookmark(each.metadata) for each in found}
 
-    def find(self, topic: str, partition: int, keys: Collection[bytes]) -> dict[bytes, bytes]:
-        """Return the last committed values of keys, read from the beginning of a partition.
-
-        Raises: BrokerError.
-        """
-        found: dict[bytes, bytes] = {}
-
-        def take(message: Any) -> None:  # noqa: ANN401 - of the C client
-            key, value = message.key(), message.value()
-            if key in keys:
-                found.pop(key, None)
-                if value is not None:
-                    found[key] = value
-
-        with self._lock:
-            try:
-                self._read(self._ready(), {(topic, partition): 0}, take)
-            except KafkaException as error:
-                message = f"{topic}/{partition} could not be read: {error}"
-                raise BrokerError(message, retryable=True) from error
-        return found
-
     def close(self) -> None:
         """Let go of the connections; what is being loaded ends soon."""
         self._closing.set()
@@ -193,14 +172,15 @@ class Taker:
         starts: dict[int, tuple[int, Bookmark]] = {}
         for found in self._committed(reader, producers):
             starts[found.partition] = self._start(reader, found)
+        since = self._since(reader, starts)
         memories = {
-            each: Memory(committed, fence=bookmark.fence, kept_max=self._kept_max)
+            each: Memory(
+                committed, fence=bookmark.fence, kept_max=self._kept_max, since_ms=since[each]
+            )
             for each, (committed, bookmark) in starts.items()
         }
-        begins: dict[Place, int] = {}
-        for each, (_, bookmark) in starts.items():
-            begins |= {(CLAIMS, each): bookmark.claims_offset, (JOBS, each): 0}
-            begins[SESSIONS, each] = 0
+        begins = self._records_from(reader, since)
+        begins |= {(CLAIMS, each): mark.claims_offset for each, (_, mark) in starts.items()}
         ends = self._read(
             reader, begins, lambda message: self._fold(memories[message.partition()], message)
         )
@@ -256,10 +236,53 @@ class Taker:
         bookmark = parse_bookmark(found.metadata) or Bookmark(0, 0)
         return max(committed, low), bookmark
 
+    def _since(
+        self, reader: Consumer, starts: Mapping[int, tuple[int, Bookmark]]
+    ) -> dict[int, int]:
+        """Return from when on the records of each partition are loaded; 0 for all of them.
+
+        A record is written before its turn: what open turns need is as old as the first of them,
+        if it is not older, and looked up then.  Without a bookmark records may know a higher fence.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        since = {each: now_ms if mark.fence else 0 for each, (_, mark) in starts.items()}
+        first: dict[int, int] = {}
+
+        def take(message: Any) -> None:  # noqa: ANN401 - of the C client
+            first.setdefault(message.partition(), message.timestamp()[1])
+
+        begins = {(TURNS, each): starts[each][0] for each in since if since[each]}
+        self._read(reader, begins, take, first=True)
+        earliest = {each: min(since[each], found) for each, found in first.items()}
+        since |= {each: max(1, found - _EARLIER_MS) for each, found in earliest.items()}
+        return since
+
+    def _records_from(self, reader: Consumer, since: Mapping[int, int]) -> dict[Place, int]:
+        """Return where records of goals, tasks and sessions are to be loaded from."""
+        begins = {(topic, each): 0 for topic in (JOBS, SESSIONS) for each in since}
+        asked = [TopicPartition(*place, since[place[1]]) for place in begins if since[place[1]]]
+        for found in reader.offsets_for_times(asked, timeout=_TIMEOUT_S) if asked else ():
+            if found.error is not None:
+                raise KafkaException(found.error)
+            begins[found.topic, found.partition] = found.offset
+        for (topic, each), offset in begins.items():
+            if offset < 0:  # nothing is that young
+                place = TopicPartition(topic, each)
+                begins[topic, each] = ends_of(reader, place, _TIMEOUT_S)[1]
+        return begins
+
     def _read(
-        self, reader: Consumer, begins: Mapping[Place, int], take: Callable[[Any], None]
+        self,
+        reader: Consumer,
+        begins: Mapping[Place, int],
+        take: Callable[[Any], None],
+        *,
+        first: bool = False,
     ) -> dict[Place, int]:
-        """Hand over records up to the stable ends, and return these."""
+        """Hand over records up to the stable ends, and return these.
+
+        Args: first: whether one record of each is enough; ends are not meant then.
+        """
         ends: dict[Place, int] = {}
         reader.assign([TopicPartition(*place, offset) for place, offset in begins.items()])
         heard_s = time.monotonic()
@@ -273,6 +296,8 @@ class Taker:
                     error, place = message.error(), (message.topic(), message.partition())
                     if error is None:
                         take(message)
+                        if first:
+                            ends[place] = message.offset()
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                         ends[place] = message.offset()
                     elif not error.retriable() and error.code() not in PASSING:

@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from streams.agents.transaction import Fenced
@@ -32,8 +33,11 @@ from streams.edge.turns.kafka.feed import Feed, Fetched
 from streams.edge.turns.kafka.following import Following
 from streams.edge.turns.kafka.membership import Membership
 from streams.edge.turns.kafka.partition import OwnedPartition
+from streams.edge.turns.kafka.partition_shelf import PartitionShelf
 from streams.edge.turns.kafka.presence import Doing
+from streams.edge.turns.kafka.retention import Retention
 from streams.edge.turns.kafka.running import Running
+from streams.edge.turns.kafka.shelf_builder import ShelfBuilder
 from streams.edge.turns.kafka.slots import Slots
 from streams.edge.turns.kafka.taking import Taken, Taker
 from streams.errors import BrokerError
@@ -96,6 +100,8 @@ class TurnWorker:
         )
         # What is asked of the broker does not wait for threads that bodies may hold.
         self._asks = ThreadPoolExecutor(_ASKS, thread_name_prefix="turns-asks")
+        self._builder = ShelfBuilder(settings)
+        self._lookups = ThreadPoolExecutor(1, thread_name_prefix="turns-lookups")
         self._taker = Taker(settings, codec, self._pool, kept_max=kept_max)
         self._arrivals = Arrivals(
             self._taker, self, ask=self._ask, silence_ms=settings.session_timeout_ms
@@ -122,6 +128,10 @@ class TurnWorker:
         )
         self._slots = Slots(slots, self._open, bodies, codec, self.now_ms, self)
         self._membership = Membership(settings, self)
+        retention_ms = settings.agent_job_retention_ms
+        self._retention = Retention(
+            self._partitions, retention_ms, now_ms=self.now_ms, fail=self.fail
+        )
 
     @staticmethod
     def now_ms() -> int:
@@ -143,10 +153,12 @@ class TurnWorker:
         self._turns.start()
         self._records.start()
         self._membership.start()
+        self._retention.start()
 
     async def stop(self) -> None:
         """Leave the group, and hand over all that is owned within `drain_ms`."""
         self.draining = True
+        await self._retention.stop()
         self._assigned.clear()
         self.tell()
         budget_s = self._settings.drain_ms / 1_000
@@ -156,7 +168,9 @@ class TurnWorker:
         self._slots.stop()
         await asyncio.gather(self._turns.stop(), self._records.stop())
         await self._ask(self._taker.close)
-        self._asks.shutdown(wait=False)
+        self._builder.stop()
+        for pool in (self._asks, self._lookups):
+            pool.shutdown(wait=False)
         self._pool.shutdown(wait=False)
 
     async def _ask(self, question: Callable[..., _Answer], *args: object) -> _Answer:
@@ -212,7 +226,16 @@ class TurnWorker:
         )
         self._tickets += 1
         ticket = self._tickets
-        partition = OwnedPartition(owner, taken.producer, self._writer, self, ticket=ticket)
+        shelf = PartitionShelf(
+            self._codec,
+            taken.records_from,
+            self._builder,
+            ask=partial(self._loop.run_in_executor, self._lookups),
+            fail=self.fail,
+        )
+        partition = OwnedPartition(
+            owner, taken.producer, self._writer, self, shelf=shelf, ticket=ticket
+        )
         self._partitions[number] = partition
         extra = {
             "partition": number,

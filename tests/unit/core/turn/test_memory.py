@@ -209,3 +209,24 @@ def test_what_belongs_to_a_turn_that_has_not_ended_is_not_forgotten() -> None:
     for name in ("e", "f"):
         memory.fold("agent_job", job_key(name), new_job(name, "s", "", now_ms=1))
     assert [name for name in "abcdef" if memory.job(name)] == ["f"]
+
+
+def test_without_all_records_a_session_may_have_more_than_is_known() -> None:
+    memory = Memory(0, since_ms=100)
+    assert memory.forgot_records
+    assert memory.may_lack_session("s1"), "it is not there"
+    memory.fold("agent_session", session_record_key("s1"), new_session("s1", now_ms=100))
+    assert not memory.may_lack_session("s1"), "nothing of it is older"
+    memory.fold("agent_session", session_record_key("s2"), new_session("s2", now_ms=99))
+    assert memory.may_lack_session("s2"), "a wish may be older than what was read"
+    memory.no_wish("s2")
+    assert not memory.may_lack_session("s2")
+    assert not Memory(0).may_lack_session("s3")
+
+
+def test_a_wish_that_had_to_go_makes_every_session_doubtful() -> None:
+    memory = Memory(0, kept_max=1)
+    memory.fold("agent_session", session_record_key("s"), new_session("s", now_ms=1))
+    for name in ("s", "t"):
+        memory.fold("agent_session_desired", desired_key(name), asked(name, None, now_ms=1))
+    assert memory.may_lack_session("s")

@@ -25,6 +25,7 @@ from streams.core.turn.record import (
     new_job,
     session_record_key,
 )
+from streams.core.turn.session import new_session
 from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import TopicReader
 from streams.edge.turns.enqueuer import Enqueuer, SessionKilled
@@ -266,6 +267,30 @@ async def test_the_view_passes_what_is_no_record(
     )
     await eventually(lambda: "turn_record_unreadable" in caplog.text, "it was noticed")
     assert len(await api.ledger.records(kind="goal_loop", limit=10)) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "idle_ms", "is_written"),
+    [
+        ("completed", 302_400_001, True),
+        ("completed", 302_400_000, False),
+        ("running", 10**9, False),
+    ],
+)
+async def test_a_session_that_may_be_forgotten_any_moment_is_written_anew(
+    api: Api, status: str, idle_ms: int, *, is_written: bool
+) -> None:
+    key = session_record_key("s1")
+    old = {**new_session("s1", now_ms=NOW_MS - idle_ms), "status": status}
+    await write(api, "agent_session", "agent.sessions", key, old)
+    await eventually(lambda: api.view.get("agent_session", key) is not None, "it is known")
+    await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
+
+    found = api.view.get("agent_session", key)
+    assert found is not None
+    expected = ("queued", NOW_MS) if is_written else (status, NOW_MS - idle_ms)
+    assert (found["status"], found["updated_at_ms"]) == expected
+    assert found["metadata_json"] == old["metadata_json"]
 
 
 async def test_old_goals_are_found_and_listed_page_by_page(settings: Settings) -> None:
