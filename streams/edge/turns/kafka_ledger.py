@@ -34,6 +34,7 @@ from streams.core.turn.words import TURNS
 from streams.core.wire import AgentSessionDesired, GoalSpec
 from streams.core.wire import FleetWorker as FleetWorkerRecord
 from streams.edge.publisher import Publisher
+from streams.edge.turns.kafka_record import turn_record
 from streams.edge.turns.turn_codec import encode_turn
 from streams.edge.turns.turn_store import (
     WORKER_TTL_MS,
@@ -167,7 +168,7 @@ class KafkaLedger:
         changes = {"status": to.value, "error": error or found["error"]}
         moved = {**found, **changes, "updated_at_ms": self.now_ms()}
         await self.write(_JOBS, kind, key, moved, failing=to is Status.FAILED)
-        return _record(record.kind, moved)
+        return turn_record(record.kind, moved)
 
     async def fail_session(self, session_id: str, /) -> None:
         """Say that what a session waited for never comes; see `TurnLedger.fail_session`."""
@@ -195,7 +196,7 @@ class KafkaLedger:
         """Return a goal or task; see `TurnLedger.record`."""
         schema, key_of = _RECORDS[kind]
         found = self.known(schema, key_of(record_id))
-        return None if found is None else _record(kind, found)
+        return None if found is None else turn_record(kind, found)
 
     async def records(
         self,
@@ -216,7 +217,7 @@ class KafkaLedger:
             limit=limit,
             offset=offset,
         )
-        return [_record(kind, each) for each in found]
+        return [turn_record(kind, each) for each in found]
 
     async def session(self, session_id: str, /) -> Session | None:
         """Return a session; see `TurnLedger.session`."""
@@ -372,32 +373,3 @@ class KafkaLedger:
                 self._endpoint, str(error), retryable=error.retryable, remedy=error.remedy
             ) from error
         return at.offset
-
-
-def _record(kind: str, found: Mapping[str, Any]) -> TurnRecord:
-    """Return a record of `agent.jobs` as every carrier tells it."""
-    is_goal = kind == _GOAL
-    spec = (
-        {**found["goal_spec"], "agent_name": found["agent_name"]}
-        if is_goal
-        else {name: found[name] for name in ("description", "agent_name", "dependencies")}
-    )
-    return TurnRecord(
-        record_id=found["goal_id" if is_goal else "job_id"],
-        kind=kind,
-        session_id=found["session_id"],
-        spec=spec,
-        status=Status(found["status"]),
-        iterations=found["iteration_count"] if is_goal else 0,
-        progress=found["iterations"] if is_goal else (),
-        fence=found["fence"],
-        claimed_by=found["owner_host" if is_goal else "claimed_by"],
-        claimed_at_ms=found["claim_unix_ms"],
-        renewed_at_ms=found["updated_at_ms"],
-        dispatch_host=found["dispatch_host"],
-        executed_by=found["executed_by"],
-        result=found["result"],
-        error=found["error"],
-        created_at_ms=found["created_at_ms"],
-        updated_at_ms=found["updated_at_ms"],
-    )
