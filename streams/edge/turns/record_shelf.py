@@ -15,7 +15,6 @@ Source: DESIGN law 9; SEMANTICS 8.9.
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -224,7 +223,7 @@ class _Told(AbstractContextManager[None]):
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, sqlite3.Error):
             raise TaskQueueUnavailable(
-                f"in temporary files in {tempfile.gettempdir()}",
+                "in temporary files (of TMPDIR, else /var/tmp or /tmp)",
                 f"{error} (at most {self._bytes_max} bytes)",
                 retryable=True,
                 remedy="make room there, or name a folder with more by TMPDIR; a shorter "
