@@ -94,9 +94,7 @@ class PartitionShelf:
 
     def note(self, changes: Iterable[Shelved | Gone]) -> None:
         """Take what has become durable, in the order in which it was written."""
-        for each in changes:
-            self._gathered.append(each._replace(offset=self._next, partition=0))
-            self._next += 1
+        self._gathered += changes
         if len(self._gathered) >= _GATHERED_MAX and self._putting is None:
             self._putting = asyncio.ensure_future(self._put())
             self._putting.add_done_callback(self._was_put)
@@ -143,10 +141,13 @@ class PartitionShelf:
         async with self._lock:
             gathered, self._gathered = self._gathered, []
             if gathered:
-                await self._asked(partial(self._applied, gathered))
+                self._next += 1
+                await self._asked(partial(self._applied, gathered, self._next))
 
-    def _applied(self, rows: list[Shelved | Gone]) -> list[None]:
-        self._shelf.apply(rows)
+    def _applied(self, rows: list[Shelved | Gone], offset: int) -> list[None]:
+        """Put there what has gathered, newer than all before it (a thread's)."""
+        last = {row.key: row for row in rows}
+        self._shelf.apply(row._replace(offset=offset, partition=0) for row in last.values())
         return []
 
     def _was_put(self, task: asyncio.Task[None]) -> None:
