@@ -41,7 +41,7 @@ _TIMEOUT_S = 30.0
 _CONSUME = 10_000
 _CONSUME_S = 0.03
 _QUEUE_RECORDS = 20_000
-_EARLIER_MS = 30_000  # before the first open turn its record is written
+_EARLIER_MS = 30_000  # a record is written before its turn, by a clock that may be slow
 _PATIENCE_FACTOR = 1.5  # of a transaction's longest time: by then the coordinator has ended it
 
 
@@ -254,13 +254,16 @@ class Taker:
         begins = {(TURNS, each): starts[each][0] for each in since if since[each]}
         self._read(reader, begins, take, first=True)
         earliest = {each: min(since[each], found) for each, found in first.items()}
-        since |= {each: max(1, found - _EARLIER_MS) for each, found in earliest.items()}
-        return since
+        return since | {each: max(1, found) for each, found in earliest.items()}
 
     def _records_from(self, reader: Consumer, since: Mapping[int, int]) -> dict[Place, int]:
         """Return where records of goals, tasks and sessions are to be loaded from."""
         begins = {(topic, each): 0 for topic in (JOBS, SESSIONS) for each in since}
-        asked = [TopicPartition(*place, since[place[1]]) for place in begins if since[place[1]]]
+        asked = [
+            TopicPartition(*place, max(1, since[place[1]] - _EARLIER_MS))
+            for place in begins
+            if since[place[1]]
+        ]
         for found in reader.offsets_for_times(asked, timeout=_TIMEOUT_S) if asked else ():
             if found.error is not None:
                 raise KafkaException(found.error)
