@@ -24,9 +24,12 @@ from streams.core.turn.record import desired_key, goal_key, job_key
 from streams.core.turn.words import CLAIMS, DEAD_LETTERS, TURNS
 from streams.edge.turns.turn_codec import decode_turn
 
-__all__ = ["READS", "TurnStory", "explain_turn"]
+__all__ = ["FORGOTTEN", "READS", "TurnStory", "explain_turn"]
 
 _RECORDS, _SESSIONS = "agent.jobs", "agent.sessions"
+
+FORGOTTEN = "record_forgotten"
+"""Stands for the kind of a word without a value: the goal, task or wish is not there any more."""
 
 READS = (TURNS, CLAIMS, DEAD_LETTERS, _RECORDS, _SESSIONS)
 """What a story is told from."""
@@ -152,6 +155,10 @@ def _records_of(
         yield from happenings(
             reader, codec, [(topic, partition)], lambda record, key=key: record.key == key
         )
+        for record in _records(reader, (topic, partition)):
+            if record.key == key and record.value is None:
+                position = Position(topic, partition, record.offset)
+                yield Happening(record.timestamp, position, FORGOTTEN, {})
 
 
 def _ahead(

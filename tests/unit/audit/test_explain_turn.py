@@ -6,10 +6,11 @@ import json
 
 from rich.console import Console
 
-from streams.audit.explain_turn import TurnStory, explain_turn
+from streams.audit.explain_turn import FORGOTTEN, TurnStory, explain_turn
 from streams.cli.audit_explain import print_turn, turn_as_json
+from streams.core.turn.record import goal_key
 from streams.core.turn.words import CLAIMS, TURNS
-from tests.support.turn_log import CODEC, TurnLog
+from tests.support.turn_log import CODEC, JOBS, TurnLog
 
 
 def full_log() -> TurnLog:
@@ -47,6 +48,16 @@ def test_a_turn_is_told_with_what_it_waited_for() -> None:
     assert story.outcome == "failed"
     assert story.ahead == ("job-0", 4_000)
     assert (story.waited_ms, story.behind_ms, story.ran_ms) == (2_500, 2_000, 5_000)
+
+
+def test_a_goal_that_was_forgotten_is_told_of() -> None:
+    log = full_log()
+    log.now_ms += 60_000
+    log.forget(JOBS, goal_key("goal-1"), changed_at_ms=9_500, retention_ms=60_000)
+    [story] = told(log, "job-1")
+    last = story.happenings[-1]
+    assert (last.kind, last.at_ms, last.position.topic) == (FORGOTTEN, log.now_ms, JOBS)
+    assert story.outcome == "failed"
 
 
 def test_the_first_turn_of_a_session_waited_for_none() -> None:
