@@ -5,7 +5,7 @@ transaction is.  Records of the API are read when a rule says so, late as well. 
 session's turns run one after another in their order, nothing runs before its claim is durable or
 after its end is, nothing is skipped that should run, and in the end all of them have ended, once.
 Turns are rejected for earlier ones and interrupted by later ones of their session alone.  What has
-ended may be forgotten at any time.
+ended may be forgotten at any time, and an owner may load a part of the records alone.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ def logged(world: World) -> MemoryLog:
     return log
 
 
-def load(world: World, bookmark: Bookmark) -> Memory:
-    memory = Memory(world.committed, fence=bookmark.fence)
+def load(world: World, bookmark: Bookmark, *, loaded_from: int = 0) -> Memory:
+    """Load claims from the bookmark on, and records from one of them on: others are older."""
+    memory = Memory(world.committed, fence=bookmark.fence, since_ms=loaded_from)
     for word in world.claims[bookmark.claims_offset :]:
         memory.fold(word.kind, word.key, word.value)
-    for _, kind, key, value in world.records:
+    for _, kind, key, value in world.records[loaded_from:]:
         memory.fold(kind, key, value)
     return memory
 
@@ -96,10 +97,13 @@ def load(world: World, bookmark: Bookmark) -> Memory:
 class Worker:
     """An owner with its readers: what it has read, what waits for a commit, what runs."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, share: float = 1) -> None:
+        """Load `share` of the records, where there is a bookmark."""
         self.world = world
         bookmark = parse_bookmark(world.metadata) or Bookmark(0, 0)
-        memory, whole = load(world, bookmark), load(world, Bookmark(0, 0))
+        loaded_from = round(len(world.records) * (1 - share)) if bookmark.fence else 0
+        memory = load(world, bookmark, loaded_from=loaded_from)
+        whole = load(world, Bookmark(0, 0))
         for offset in range(world.committed, len(world.turns) + 1):
             assert memory.history.has_ended(offset) == whole.history.has_ended(offset)
             assert memory.history.attempts(offset) == whole.history.attempts(offset)
@@ -166,7 +170,25 @@ class Worker:
         for held in asked:
             if held in self.unsure:
                 self.unsure.remove(held)
+                self.look_up(held)
                 self.owner.put_back(held, certain=True)
+
+    def look_up(self, held: Held) -> None:
+        """Find what was not loaded, in all that there is."""
+        memory, envelope = self.owner.memory, held.envelope
+        last = {key: (kind, value) for _, kind, key, value in self.world.records}
+        key = job_key(envelope.payload_ref)
+        kind, value = last.get(key, ("", None))
+        if value is not None and memory.claimable(envelope) is None:
+            if value["status"] in ENDED:
+                memory.ended(key, value["status"])
+            else:
+                memory.fold(kind, key, value)
+        key = session_record_key(envelope.session_id)
+        if memory.session(envelope.session_id) is None:
+            memory.fold(*last[key][:1], key, last[key][1])
+        if memory.desired(envelope.session_id) is None:
+            memory.no_wish(envelope.session_id)
 
     def begin(self) -> None:
         held = self.owner.best(self.now_ms)
@@ -321,13 +343,13 @@ class OwnersMachine(RuleBasedStateMachine):
     def end(self, data: st.DataObject, heeds: bool) -> None:
         self.worker.end(data.draw(st.sampled_from(self.worker.running)), heeds=heeds)
 
-    @rule(handed_over=st.booleans())
-    def change_owner(self, handed_over: bool) -> None:
+    @rule(handed_over=st.booleans(), share=st.sampled_from([0, 0.5, 1]))
+    def change_owner(self, handed_over: bool, share: float) -> None:
         if handed_over:
             self.worker.hand_over()
         else:
             self.zombies.append(self.worker)
-        self.worker = Worker(self.world)
+        self.worker = Worker(self.world, share=share)
 
     @precondition(lambda self: self.zombies)
     @rule()
