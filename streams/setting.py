@@ -124,14 +124,22 @@ PORT = integer(0, 65_535)
 class Declaration:
     """What is known of a setting besides its name, type and default.
 
-    `shown` replaces the default in the documentation where it follows from other settings.
+    `shown` replaces the default in the documentation where it follows from other settings; `also`
+    is another name of the variable, read where `env` is not set.
     """
 
     env: str
     kind: Kind
     doc: str
+    also: str | None = None
     secret: bool = False
     shown: str | None = None
+
+    def found(self, lookup: Callable[[str], str | None], /) -> tuple[str, str]:
+        """Return the variable that is set, and its text; empty text when none is."""
+        names = (self.env,) if self.also is None else (self.env, self.also)
+        set_to = ((name, (lookup(name) or "").strip()) for name in names)
+        return next((each for each in set_to if each[1]), (self.env, ""))
 
     def shown_value(self, text: str) -> str:
         """Return a value as it may be told: an address has neither user nor password."""
@@ -149,6 +157,7 @@ class Declaration:
             value=_REDACTED if hidden else self.shown_value(_text(value)),
             expected=self.kind.expected,
             doc=self.doc,
+            also=self.also,
         )
 
 
@@ -162,6 +171,7 @@ class SettingRow:
     value: str
     expected: str
     doc: str
+    also: str | None
 
 
 def setting(
@@ -170,11 +180,12 @@ def setting(
     kind: Kind,
     doc: str,
     *,
+    also: str | None = None,
     secret: bool = False,
     shown: str | None = None,
 ) -> Any:  # noqa: ANN401
     """Declare a field of a settings dataclass; see `Declaration` for the arguments."""
-    declaration = Declaration(env=env, kind=kind, doc=doc, secret=secret, shown=shown)
+    declaration = Declaration(env=env, kind=kind, doc=doc, also=also, secret=secret, shown=shown)
     # An address may hold a password as well.
     shows = not secret and kind is not URL
     return field(default=default, metadata={"declaration": declaration}, repr=shows)

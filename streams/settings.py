@@ -156,7 +156,11 @@ class Settings(SchedulerSettings, TurnSettings):
         "HARN_STATE_DIR",
         Path(".harn/orchestrator"),
         PATH,
-        "Where the embedded broker, table stores and turns on SQLite keep their files.",
+        "Where the broker, stores and SQLite keep files; also HARN_ORCHESTRATOR_STATE_DIR.",
+        also="HARN_ORCHESTRATOR_STATE_DIR",
+    )
+    manifest: Path | None = setting(
+        "HARN_ORCHESTRATOR_MANIFEST", None, PATH, "Of commands that are given none; else harn.toml."
     )
     store: str = setting(
         "HARN_STORE",
@@ -383,12 +387,12 @@ def _read(lookup: Lookup) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, declared in _DECLARATIONS.items():
-        text = (lookup(declared.env) or "").strip()
+        env, text = declared.found(lookup)
         if not text:
             continue
         try:
             values[name] = declared.kind.parse(text)
         except ValueError:
             shown = "a secret value" if declared.secret else repr(declared.shown_value(text))
-            problems.append(f"{declared.env} is {shown}, expected {declared.kind.expected}")
+            problems.append(f"{env} is {shown}, expected {declared.kind.expected}")
     return values, problems

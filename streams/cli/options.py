@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from streams.edge.handlers import MANIFEST_NAME
 from streams.settings import Settings
 
-__all__ = ["StateDir", "notice", "screen", "settings_from"]
+__all__ = ["StateDir", "manifest_of", "notice", "screen", "settings_from"]
 
 StateDir = Annotated[
     Path | None,
@@ -35,6 +36,14 @@ def settings_from(*, state_dir: Path | None = None, **options: Any) -> Settings:
     for warning in settings.warnings:
         notice(f"harn: warning: {warning}")
     return settings
+
+
+def manifest_of(settings: Settings, given: Path | None) -> Path:
+    """Return the manifest that a command shall read: its option, else the setting, else the file.
+
+    A manifest that was named and is not there is for the reader to refuse.
+    """
+    return given or settings.manifest or Path(MANIFEST_NAME)
 
 
 def screen() -> Console:

@@ -13,12 +13,12 @@ from typing import Any
 import typer
 
 from streams.cli.hosting import with_queues_served
+from streams.cli.options import manifest_of
 from streams.cli.queue_commands import print_json, summary_of
 from streams.cli.worker import claim_ttl_ms_of, consumer_id_of
 from streams.core import worker_queue
 from streams.core.wire import JobResponse
 from streams.edge.codecs import codec_of
-from streams.edge.handlers import MANIFEST_NAME
 from streams.edge.queue_catalog import queue_topics
 from streams.edge.queue_standing import standings
 from streams.edge.topic_reader import topic_names
@@ -43,7 +43,7 @@ def drain(
     """Run what is ready, and print what became of it.  Raises HarnError."""
     queue = worker_queue.canonical(name)
     claim_ttl_ms, consumer_name = claim_ttl_ms_of(claim_ttl), consumer_id_of(consumer_id)
-    consumer = Consumer.load(Path(MANIFEST_NAME) if manifest is None else manifest)
+    consumer = Consumer.load(manifest_of(settings, manifest))
 
     def work(running: Settings) -> dict[str, Any]:
         codec = codec_of(running)

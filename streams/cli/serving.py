@@ -10,6 +10,7 @@ from pathlib import Path
 from streams.app import Plan, run
 from streams.aside import aside
 from streams.cli.cluster import cluster_of
+from streams.cli.options import manifest_of
 from streams.edge.applier import apply_manifest, policy_of
 from streams.edge.handlers import Handlers, load_manifest
 from streams.observe import logs
@@ -19,8 +20,6 @@ from streams.settings import Settings
 from streams.triggers import register_declared
 
 _log = logs.logger(__name__)
-
-_DEFAULT_MANIFEST = Path("harn.toml")
 
 
 def serve_roles(
@@ -96,4 +95,8 @@ def _manifest_path(manifest: Path | None, roles: Sequence[Role], settings: Setti
     readers = {Role.INVOKER, Role.REGISTRY}
     if settings.serves_turns and settings.runs_turns_inline:
         readers.add(Role.INGEST)
-    return _DEFAULT_MANIFEST if readers & set(roles) and _DEFAULT_MANIFEST.exists() else None
+    if not readers & set(roles):
+        return None
+    path = manifest_of(settings, None)
+    # What was named must be there; without a manifest the roles serve what is in force.
+    return path if settings.manifest is not None or path.exists() else None

@@ -15,7 +15,7 @@ import typer
 from streams.audit.explain import explain as explain_event
 from streams.audit.kafka_log import KafkaLog
 from streams.cli.cluster import cluster_of
-from streams.cli.options import StateDir, notice, screen, settings_from
+from streams.cli.options import StateDir, manifest_of, notice, screen, settings_from
 from streams.cli.trigger_cancel import cancel
 from streams.cli.trigger_dlq import app as dlq
 from streams.cli.trigger_emit import TENANT_SCOPE, ChannelOptions, emit_events
@@ -57,8 +57,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 @app.command()
 def apply(
     manifest: Annotated[
-        Path, typer.Argument(help="Manifest, or the folder that holds harn.toml.")
-    ] = Path(MANIFEST_NAME),
+        Path | None,
+        typer.Argument(
+            help="Manifest, or the folder that holds harn.toml.", show_default=MANIFEST_NAME
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
@@ -80,9 +83,10 @@ def apply(
     `registry` must run.  Exit codes: 0 in force; 1 another apply came first; 3 topics are missing;
     4 the manifest is wrong; 5 no broker, or nobody answers.
     """
-    loaded = load_manifest(manifest)
+    settings = settings_from(state_dir=state_dir)
+    loaded = load_manifest(manifest_of(settings, manifest))
     Handlers.load(loaded)
-    settings = cluster_of(settings_from(state_dir=state_dir))
+    settings = cluster_of(settings)
     codec = codec_of(settings)
     view = read_registry(settings, codec)
     before = view.policy

@@ -10,7 +10,7 @@ import typer
 
 from streams.cli.cluster import cluster_of
 from streams.cli.known_trigger import require_known
-from streams.cli.options import StateDir, notice, settings_from
+from streams.cli.options import StateDir, manifest_of, notice, settings_from
 from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME
 from streams.edge.registrar import drain_trigger
@@ -29,8 +29,11 @@ Timeout = Annotated[
 
 def register(
     manifest: Annotated[
-        Path, typer.Argument(help="Manifest, or the folder that holds harn.toml.")
-    ] = Path(MANIFEST_NAME),
+        Path | None,
+        typer.Argument(
+            help="Manifest, or the folder that holds harn.toml.", show_default=MANIFEST_NAME
+        ),
+    ] = None,
     timeout: Timeout = ANSWER_S,
     as_json: AsJson = False,
     state_dir: StateDir = None,
@@ -41,7 +44,8 @@ def register(
     declaration is wrong, or its id exists; 5 no broker, or nobody answers.
     """
     settings = cluster_of(settings_from(state_dir=state_dir))
-    registered = register_declared(settings, manifest, timeout_s=timeout)
+    path = manifest_of(settings, manifest)
+    registered = register_declared(settings, path, timeout_s=timeout)
     for each in registered:
         if as_json:
             said = {"trigger_id": each.trigger_id, "binding_key": each.binding_key}
@@ -49,7 +53,7 @@ def register(
         else:
             typer.echo(f"{'+' if each.is_new else '='} {each.binding_key}")
     if not registered:
-        notice(f"no function of the exports of {manifest} is marked with @trigger")
+        notice(f"no function of the exports of {path} is marked with @trigger")
 
 
 def drain(

@@ -76,6 +76,7 @@ def work(
     name = worker_id_of(worker_id)
     settings = settings_from(state_dir=state_dir)
     logs.configure(settings.log_level, settings.log_format)
+    config = config or settings.manifest
     if config is None and Path(MANIFEST_NAME).exists():
         config = Path(MANIFEST_NAME)
     agents = Agents.load(config)

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from streams.cli.cluster import cluster_of
-from streams.cli.options import StateDir, settings_from
+from streams.cli.options import StateDir, manifest_of, settings_from
 from streams.core.manifest_durations import read_timing
 from streams.core.manifest_place import Place
 from streams.edge.codecs import codec_of
@@ -56,9 +56,15 @@ def run(
         typer.Option(min=1, max=CONCURRENCY_MAX, help="Handlers that run at a time, at most."),
     ] = 16,
     config: Annotated[
-        Path,
-        typer.Option("--config", "--manifest", "-m", help="Consumer manifest: names the handlers."),
-    ] = Path(MANIFEST_NAME),
+        Path | None,
+        typer.Option(
+            "--config",
+            "--manifest",
+            "-m",
+            help="Consumer manifest: names the handlers.",
+            show_default=MANIFEST_NAME,
+        ),
+    ] = None,
     consumer_id: Annotated[
         str | None,
         typer.Option(help="Name of this worker; a restart under the same name takes its place."),
@@ -85,7 +91,8 @@ def run(
     name = consumer_id_of(consumer_id)
     settings = settings_from(state_dir=state_dir)
     logs.configure(settings.log_level, settings.log_format)
-    consumer = Consumer.load(config)
+    manifest = manifest_of(settings, config)
+    consumer = Consumer.load(manifest)
     settings = cluster_of(settings)
     if provision:
         provision_topics(settings)
@@ -97,7 +104,7 @@ def run(
         claim_ttl_ms=ttl_ms,
     )
     with asyncio.Runner(loop_factory=exact_loop) as runner:
-        load = partial(Consumer.load, config)
+        load = partial(Consumer.load, manifest)
         runner.run(run_worker(settings, codec, consumer, plan, load=load))
 
 

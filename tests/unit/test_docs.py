@@ -101,7 +101,7 @@ def test_every_exit_code_is_explained() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_variables_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text("utf-8")
-    known = {row.env for row in Settings().describe()}
+    known = {name for row in Settings().describe() for name in (row.env, row.also)}
 
     assert set(re.findall(r"\bharn ([a-z]+)\b(?! is)", text)) <= set(GROUPS)
     assert set(re.findall(r"\bHARN_[A-Z_]+[A-Z]\b", text)) <= known

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streams.cli.options import manifest_of
 from streams.cli.settings import settings_markdown
 from streams.errors import ConfigError
 from streams.settings import Settings
@@ -182,3 +183,17 @@ def test_the_documentation_is_what_harn_settings_prints() -> None:
 
 def test_there_are_few_enough_settings_to_read() -> None:
     assert len(Settings().describe()) <= 75
+
+
+def test_the_state_directory_has_a_longer_name_too_and_the_shorter_one_wins() -> None:
+    assert read(HARN_ORCHESTRATOR_STATE_DIR="/srv/a").state_dir == Path("/srv/a")
+    both = read(HARN_ORCHESTRATOR_STATE_DIR="/srv/a", HARN_STATE_DIR="/srv/b")
+    assert both.state_dir == Path("/srv/b")
+    assert Settings.from_env(both.environment().get) == both
+
+
+def test_a_command_reads_the_manifest_it_is_given_else_that_of_the_environment() -> None:
+    named = read(HARN_ORCHESTRATOR_MANIFEST="/srv/team-a.toml")
+    assert manifest_of(named, Path("other.toml")) == Path("other.toml")
+    assert manifest_of(named, None) == Path("/srv/team-a.toml")
+    assert manifest_of(read(), None) == Path("harn.toml")
