@@ -13,7 +13,6 @@
 | `dispatch_cancelled` while it waits | retry, cancelled | |
 | `dlq_moved` | dlq, queued | dlq_move: dispatch, predicate or trigger → dlq |
 
-
 Nodes replace earlier ones of the same id.  A drawing takes the ids of its event from the canvas,
 and nothing else of the event's own from anywhere: that is what `streams.core.pattern` rests on.
 

@@ -72,7 +72,8 @@ def forget_planned(state: State, key: GateKey, /) -> None:
     """Drop the starts that will not happen: nobody waits for them any more."""
     row: RowWindow | None = state.rows.get(row_key(key))
     if row is not None:
-        state.rows.put(row_key(key), {**row, "planned": row["starts"]})
+        planned = _AS_STARTED if row["starts"] else NONE
+        state.rows.put(row_key(key), {**row, "planned": planned})
 
 
 def free_at(starts: Starts, window: Window, /) -> int:

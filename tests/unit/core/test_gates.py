@@ -80,6 +80,18 @@ def test_a_throttle_forgets_the_starts_of_those_who_were_cancelled() -> None:
     log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
 
 
+def test_a_throttle_whose_waiters_were_cancelled_is_stored_as_if_they_had_not_come() -> None:
+    flow = {"throttle": {"period_ms": 10 * S, "max": 1}}
+    alone, left = GateLog(flow), GateLog(flow)
+    for log in (alone, left):
+        log.arrive("a", 0)
+    left.arrive("b", 1)
+    left.cancel("b", 2)
+    (stored,) = (row for key, row in left.rows.items() if key.startswith("w:"))
+    (expected,) = (row for key, row in alone.rows.items() if key.startswith("w:"))
+    assert {**stored, "expires_at_ms": 0} == {**expected, "expires_at_ms": 0}
+
+
 @pytest.mark.parametrize(
     ("arrivals", "fired"),
     [
