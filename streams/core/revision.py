@@ -5,6 +5,10 @@
 | last + 1 | fold it |
 | at or below the last | a repeat by a new broadcaster: nothing happens |
 | above last + 1 | `RevisionGap`: the stage would work under a configuration that it has not seen |
+| the first one seen, by a stage that reads its policy only | fold it: the mailbox may be younger |
+
+A policy stands in each revision as a whole; bindings are told as changes, so that who needs those
+has to begin at revision 1.
 
 Source: DESIGN law 3.
 """
@@ -45,15 +49,17 @@ def policy_in_force(state: State, /) -> Policy:
     return POLICY_DEFAULT if row is None else row["policy"]
 
 
-def advances(state: State, revision: RevisionPublished, /) -> bool:
+def advances(state: State, revision: RevisionPublished, /, *, policy_only: bool = False) -> bool:
     """Whether the revision is the next one; if so it is remembered.
 
+    Args:   policy_only: the stage reads nothing of a revision but its policy.
     Raises: RevisionGap when one is missing.
     """
     last = last_revision(state)
     if revision["revision"] <= last:
         return False
-    if revision["revision"] != last + 1:
+    begins = policy_only and last == 0
+    if revision["revision"] != last + 1 and not begins:
         message = f"revision {revision['revision']} follows {last}: {last + 1} is missing"
         raise RevisionGap(message)
     row: RowRevision = {"revision": revision["revision"], "policy": revision["policy"]}

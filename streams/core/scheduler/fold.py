@@ -10,7 +10,7 @@
 | `consumer_registered` | the gates in force; grants of what they let go on |
 | `purge_requested` | `job_purged` each, `purge_answered` |
 | `summary_requested` | `queue_summary` |
-| `revision_published`, newer | the policy in force; credit and counts stay |
+| `revision_published`, the next | the policy in force; credit and counts stay |
 | timers | expiry, summaries, workers and keys that are forgotten |
 
 Invariants: a job has one claim at a time, and each one a greater fence; while a worker has room and
@@ -25,9 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streams.core import bounds, scheduler_policy
+from streams.core import bounds, revision, scheduler_policy
 from streams.core.record import Output, Record, Rejection
-from streams.core.revision import REVISION_ROW
 from streams.core.scheduler import gate_asks, grants, jobs, requests, workers
 from streams.core.scheduler.book import KEY_IDLE_MS, Book, key_row, load, queue_row
 from streams.core.scheduler.summary import summary
@@ -37,7 +36,6 @@ from streams.core.wire import (
     ConsumerRegistered,
     PurgeRequested,
     RevisionPublished,
-    RowRevision,
     SummaryRequested,
     WorkerHeartbeat,
 )
@@ -158,12 +156,10 @@ def _on_gates(state: State, book: Book, record: Record) -> Answer:
 
 
 def _on_revision(state: State, book: Book, record: Record) -> Answer:
-    """Take the policy of a newer revision; of its bindings the scheduler needs none."""
+    """Take the policy of the next revision; of its bindings the scheduler needs none."""
     published: RevisionPublished = record.value
-    if published["revision"] <= book.revision:
+    if not revision.advances(state, published, policy_only=True):
         return ()
-    row: RowRevision = {"revision": published["revision"], "policy": published["policy"]}
-    state.rows.put(REVISION_ROW, row)
     book.revision = published["revision"]
     policy = published["policy"]["scheduler"] or scheduler_policy.DEFAULT
     before, book.policy = book.policy, policy

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from streams.codec import Codec
+from streams.core.revision import RevisionGap
 from streams.core.scheduler.summary import KEYS_MAX
-from streams.engine import MAX_RECORD_BYTES
+from streams.engine import MAX_RECORD_BYTES, FoldFailed
+from tests.support.revisions import revision
 from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
-from tests.support.stage_log import START_MS, Out
+from tests.support.stage_log import START_MS, Out, StageLog
 
 
 def drr(**fields: object) -> SchedulerLog:
@@ -336,6 +338,38 @@ def test_a_policy_change_keeps_credit_and_counts_and_everything_replays() -> Non
     log.purge()
     for cuts in ([1], [3], [100]):
         log.assert_replays(cuts, frozenset({1, 2, 5, 8}))
+
+
+# ---------------------------------------------------------------------- revisions
+def test_a_missing_revision_stops_the_partition_and_nothing_is_granted_meanwhile() -> None:
+    log = drr()
+    log.ready("a")
+    log.revision += 1
+    before = log.rows
+    with pytest.raises(FoldFailed, match="revision 3 follows 1: 2 is missing") as failed:
+        log.policy(strategy="fifo")
+    assert isinstance(failed.value.__cause__, RevisionGap)
+    assert log.rows == before
+
+
+def test_a_repeated_or_an_older_revision_does_nothing() -> None:
+    log = drr(weights={"a": 3})
+    log.policy(strategy="drr", weights={"a": 2})
+    before = log.rows
+    for number in (0, 1):
+        log.revision = number
+        assert log.policy(strategy="fifo") == []
+    assert log.rows == before
+    assert log.summary()["policy"]["weights"] == {"a": 2}
+
+
+def test_a_mailbox_that_is_younger_than_the_registry_begins_at_the_revision_in_force() -> None:
+    log = StageLog("scheduler")
+    log.add("revision_published", revision(7))
+    log.add("revision_published", revision(8))
+    assert log.rows["revision"]["revision"] == 8
+    with pytest.raises(FoldFailed, match="revision 10 follows 8: 9 is missing"):
+        log.add("revision_published", revision(10))
 
 
 # ---------------------------------------------------------------------- fairness
