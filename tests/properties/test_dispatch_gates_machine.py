@@ -38,6 +38,11 @@ _KEYS = st.fixed_dictionaries(
 )
 
 
+def _name(number: int) -> str:
+    """Names are in another order than arrivals, as derived ids are."""
+    return f"d{number * 7_919 % 10_007:05d}"
+
+
 class DispatchGates(RuleBasedStateMachine):
     """One trigger with any gates; times are in ms after the start."""
 
@@ -55,7 +60,7 @@ class DispatchGates(RuleBasedStateMachine):
     @rule(keys=_KEYS, count=st.integers(1, 6))
     def arrive(self, keys: dict[str, str], count: int) -> None:
         for _ in range(count):
-            name = f"d{self.model.arrivals:04d}"
+            name = _name(self.model.arrivals)
             self.model.arrive(name, keys)
             self.log.arrive(name, self._now_s(), keys=keys)
 

@@ -50,11 +50,11 @@ class DispatchGatesModel:
     arrivals: int = 0
     hits: _Starts = field(default_factory=lambda: defaultdict(list))
     happened: _Starts = field(default_factory=lambda: defaultdict(list))
-    planned: _Starts = field(default_factory=lambda: defaultdict(list))
 
     # ------------------------------------------------------------------ what happens
     def pass_time(self, until_ms: int) -> None:
         while True:
+            self._call_throttled()
             due = [(each.due_ms, each.name) for each in self.live.values() if each.due_ms]
             if not due or min(due)[0] > until_ms:
                 break
@@ -89,8 +89,6 @@ class DispatchGatesModel:
         if each.due_ms and len(heirs) > 1:
             heirs[1].due_ms = each.due_ms
         self._gone(each)
-        if each.at == "throttle" and not self._waiting("throttle", each.key("throttle")):
-            self.planned[each.key("throttle")] = list(self.happened[each.key("throttle")])
 
     # ------------------------------------------------------------------ through the gates
     def _go_on(self, each: Passing, passed: str) -> None:
@@ -113,10 +111,7 @@ class DispatchGatesModel:
         elif each.at == "debounce":
             self._go_on(each, "debounce")
         else:
-            free_ms = self._free_ms(self.happened[each.key("throttle")], self.flow["throttle"])
-            if free_ms > self.now_ms:
-                each.due_ms = free_ms
-                return
+            assert self._has_room("throttle", each.key("throttle"), self.happened)
             self.happened[each.key("throttle")].append(self.now_ms)
             self._go_on(each, "throttle")
 
@@ -139,7 +134,22 @@ class DispatchGatesModel:
 
     def _waiting(self, gate: str, key: str) -> list[Passing]:
         found = [each for each in self.live.values() if each.at == gate and each.key(gate) == key]
+        if gate == "throttle":  # first come, first served
+            return sorted(found, key=lambda each: (each.since_ms, each.arrival))
         return sorted(found, key=lambda each: (each.rank, each.arrival))
+
+    def _has_room(self, gate: str, key: str, hits: _Starts) -> bool:
+        since_ms = self.now_ms - self.flow[gate]["period_ms"]
+        return sum(1 for at_ms in hits[key] if at_ms > since_ms) < self.flow[gate]["max"]
+
+    def _call_throttled(self) -> None:
+        """Give the first one at each throttle, and nobody else, the time when it may start."""
+        for each in list(self.live.values()):
+            if each.at == "throttle":
+                key, gate = each.key("throttle"), self.flow["throttle"]
+                is_first = self._waiting("throttle", key)[0] is each
+                free_ms = self.happened[key][-gate["max"]] + gate["period_ms"]
+                each.due_ms = free_ms if is_first else None
 
     def _skip(self, each: Passing, code: str) -> bool:
         self.skips[each.name] = code
@@ -171,29 +181,20 @@ class DispatchGatesModel:
             due_ms = min(due_ms, each.since_ms + gate["max_wait_ms"])
         return self._wait(each, "debounce", due_ms)
 
-    def _meet_rate_limit(self, each: Passing, gate: Mapping[str, Any]) -> bool:
-        hits = self.hits[each.key("rate_limit")]
-        if sum(1 for at_ms in hits if at_ms > self.now_ms - gate["period_ms"]) >= gate["max"]:
+    def _meet_rate_limit(self, each: Passing, _gate: Mapping[str, Any]) -> bool:
+        key = each.key("rate_limit")
+        if not self._has_room("rate_limit", key, self.hits):
             return self._skip(each, "rate_limited")
-        hits.append(self.now_ms)
+        self.hits[key].append(self.now_ms)
         return True
 
-    def _meet_throttle(self, each: Passing, gate: Mapping[str, Any]) -> bool:
+    def _meet_throttle(self, each: Passing, _gate: Mapping[str, Any]) -> bool:
         key = each.key("throttle")
-        happened, planned = self.happened[key], self.planned[key]
-        start_ms = max(self.now_ms, self._free_ms(planned, gate))
-        if start_ms == self.now_ms and self._free_ms(happened, gate) <= self.now_ms:
-            happened.append(self.now_ms)
-            planned.append(self.now_ms)
+        if not self._waiting("throttle", key) and self._has_room("throttle", key, self.happened):
+            self.happened[key].append(self.now_ms)
             return True
-        self._wait(each, "throttle", start_ms)
-        if each.name in self.live:
-            planned.append(start_ms)
-        return False
-
-    @staticmethod
-    def _free_ms(starts: list[int], gate: Mapping[str, Any]) -> int:
-        return starts[-gate["max"]] + gate["period_ms"] if len(starts) >= gate["max"] else 0
+        each.since_ms = self.now_ms
+        return self._wait(each, "throttle", None)
 
     def _meet_singleton(self, each: Passing, _gate: Mapping[str, Any]) -> bool:
         key = each.key("singleton")

@@ -5,7 +5,7 @@
 | batch | collected; a full, large or late one goes on as its leader | merged: `batch_merged` |
 | debounce | waits for its period | superseded: skipped `debounced` |
 | rate_limit | goes on | skipped `rate_limited` |
-| throttle | goes on | waits for its planned start |
+| throttle | goes on | waits until those before have started, and the window lets it |
 | singleton | holds the slot | skipped `singleton_active`; one that gave it up waits for it |
 | concurrency | holds a slot | waits, by priority, then arrival |
 
@@ -27,7 +27,7 @@ from typing import NamedTuple
 from streams.core.flow import Debounce, Flow, Window
 from streams.core.gate import window
 from streams.core.gate.decision import decision
-from streams.core.gate.slots import Slots, gate_key
+from streams.core.gate.slots import Slots, gate_key, place_of
 from streams.core.record import Output
 from streams.core.state import State
 from streams.core.wire import RowDispatch
@@ -69,19 +69,16 @@ def due(state: State, slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
 def withdraw(state: State, slots: Slots, row: RowDispatch, /) -> None:
     """Take a dispatch that ends out of the queue of the gate that it waits at.
 
-    A batch fires at its first member's due time: the next one inherits it.  Starts that a throttle
-    has planned are kept by those who wait; when nobody does, what was planned does not happen.
+    What fires at the first one's due time, a batch or a throttle's next start, fires then all the
+    same: who is the first now inherits it.
     """
     gate = row["gate"]
     assert gate is not None, "a gated dispatch waits at a gate"
     key = gate_key(row, gate)
     slots.leave(key, row["dispatch_id"])
-    members = slots.in_order(key) if gate == "batch" and row["due_ms"] is not None else ()
-    if members:
-        heir: RowDispatch = {**_row_of(state, members[0]), "due_ms": row["due_ms"]}
-        state.rows.put(f"d:{members[0]}", heir)
-    if gate == "throttle" and not slots.waiters(key):
-        window.forget_planned(state, key)
+    heir = slots.first(key) if gate in _DUE and row["due_ms"] is not None else None
+    if heir is not None:
+        _set_due(state, heir, row["due_ms"])
 
 
 def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Output]:
@@ -130,8 +127,19 @@ def _wait(
     if slots.waiters(key) >= flow.waiting_max:
         return Verdict(full=True, outputs=outputs)
     waits: RowDispatch = {**row, "status": "gated", "gate": gate, "due_ms": due_ms}
-    slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"], row["body_bytes"])
+    slots.wait(key, row["dispatch_id"], place_of(row, gate), row["arrival"], row["body_bytes"])
     return Verdict(waits=waits, outputs=outputs)
+
+
+def _row_of(state: State, dispatch_id: str) -> RowDispatch:
+    row: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
+    assert row is not None, "a waiter has a row"
+    return row
+
+
+def _set_due(state: State, dispatch_id: str, due_ms: int | None) -> None:
+    row: RowDispatch = {**_row_of(state, dispatch_id), "due_ms": due_ms}
+    state.rows.put(f"d:{dispatch_id}", row)
 
 
 # ---------------------------------------------------------------------- batch
@@ -164,12 +172,6 @@ def _collect(state: State, slots: Slots, flow: Flow, row: RowDispatch, *, size: 
     enqueued = decision(row, gate_key(row, "batch"), "batch_enqueued", size=size)
     due_ms = state.now_ms + batch.timeout_ms if size == 1 else None
     return _wait(slots, flow, row, "batch", due_ms, (enqueued,))
-
-
-def _row_of(state: State, dispatch_id: str) -> RowDispatch:
-    row: RowDispatch | None = state.rows.get(f"d:{dispatch_id}")
-    assert row is not None, "a waiter has a row"
-    return row
 
 
 def _fire_batch(slots: Slots, leader: RowDispatch) -> Verdict:
@@ -236,42 +238,51 @@ def _meet_rate_limit(state: State, _slots: Slots, flow: Flow, row: RowDispatch) 
 
 # ---------------------------------------------------------------------- throttle
 def _meet_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
-    limit = flow.throttle
-    assert limit is not None, "the gate is declared"
-    key = gate_key(row, "throttle")
-    happened, planned = window.starts_of(state, key)
-    start_ms = max(state.now_ms, window.free_at(planned, limit))
-    if start_ms <= state.now_ms and window.free_at(happened, limit) <= state.now_ms:
-        return _start_throttled(state, limit, row)
-    if slots.waiters(key) >= flow.waiting_max:
-        return Verdict(full=True)  # it takes no start from those who come later
-    window.keep(state, key, limit, happened, window.with_start(planned, start_ms))
-    waits = decision(row, key, "throttle_wait", delay_ms=start_ms - state.now_ms)
-    return _wait(slots, flow, row, "throttle", start_ms, (waits,))
+    """Go on if the window lets it and nobody waits; else wait behind those who do.
 
-
-def _due_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
-    """Start as planned, unless those before started late: then as soon as the window lets it."""
+    The first one alone has a due time, when the window lets the next start in; whoever leaves, by
+    starting or otherwise, hands it on.  So nothing is planned for those who are cancelled.
+    """
     limit = flow.throttle
     assert limit is not None, "the gate is declared"
     key = gate_key(row, "throttle")
     happened, _ = window.starts_of(state, key)
-    free_ms = window.free_at(happened, limit)
-    if free_ms > state.now_ms:
-        waits: RowDispatch = {**row, "due_ms": free_ms}
-        slots.wait(key, row["dispatch_id"], row["rank"], row["arrival"])
-        return Verdict(waits=waits)
-    return _start_throttled(state, limit, row, was_planned=True)
+    ahead, first = slots.waiters(key), slots.first(key)
+    if first is None and window.free_at(happened, limit) <= state.now_ms:
+        return _start_throttled(state, limit, row, happened)
+    start_ms = window.nth_free_at(happened, limit, ahead, state.now_ms)
+    said = decision(row, key, "throttle_wait", delay_ms=start_ms - state.now_ms)
+    waits = _wait(slots, flow, {**row, "since_ms": state.now_ms}, "throttle", None, (said,))
+    if waits.waits is None:
+        return Verdict(full=True)
+    if slots.first(key) != row["dispatch_id"]:
+        return waits
+    if first is not None:  # it came at the same time, from further behind in the log
+        _set_due(state, first, None)
+    due_ms = window.nth_free_at(happened, limit, 0, state.now_ms)
+    return waits._replace(waits={**waits.waits, "due_ms": due_ms})
+
+
+def _due_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
+    """Start the first of those who wait, and say when the next one shall."""
+    limit = flow.throttle
+    assert limit is not None, "the gate is declared"
+    key = gate_key(row, "throttle")
+    happened, _ = window.starts_of(state, key)
+    assert window.free_at(happened, limit) <= state.now_ms, "only the first one has a due time"
+    started = _start_throttled(state, limit, row, happened)
+    upcoming = slots.first(key)
+    if upcoming is not None:
+        happened, _ = window.starts_of(state, key)
+        _set_due(state, upcoming, window.nth_free_at(happened, limit, 0, state.now_ms))
+    return started
 
 
 def _start_throttled(
-    state: State, limit: Window, row: RowDispatch, *, was_planned: bool = False
+    state: State, limit: Window, row: RowDispatch, happened: window.Starts
 ) -> Verdict:
     key = gate_key(row, "throttle")
-    happened, planned = window.starts_of(state, key)
-    if not was_planned:
-        planned = window.with_start(planned, state.now_ms)
-    window.keep(state, key, limit, window.with_start(happened, state.now_ms), planned)
+    window.keep(state, key, limit, window.with_start(happened, state.now_ms), window.NONE)
     return Verdict(row=row, outputs=(decision(row, key, "throttle_acquired", max_=limit.max),))
 
 

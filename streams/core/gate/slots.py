@@ -4,7 +4,7 @@ Nothing here is counted apart from the dispatches themselves, so a slot cannot l
 ends is no longer in the rows, and a reload finds exactly those that live.
 
 Invariants: a dispatch waits at one gate key at most; holders and waiters are those whose rows say
-so; waiters leave in (rank, arrival) order; a heap is at most twice as long as there are waiters,
+so; waiters leave in (place, arrival) order; a heap is at most twice as long as there are waiters,
 plus a constant.
 
 Source: DESIGN law 7; decision "A singleton or concurrency slot belongs to the dispatch row".
@@ -29,6 +29,15 @@ SLOT_GATES = ("singleton", "concurrency")
 def gate_key(row: RowDispatch, gate: str, /) -> GateKey:
     """The gate key that a dispatch meets at a gate."""
     return gate, row["binding_key"], row["keys"].get(gate, "_global")
+
+
+def place_of(row: RowDispatch, gate: str, /) -> int:
+    """Return a waiter's place in the queue of a gate key; equal ones go by arrival.
+
+    At a throttle, who came to it first goes first; what arrived earlier may come to it later, held
+    up by its predicate or its batch.  Elsewhere it is the priority's rank.
+    """
+    return row["since_ms"] if gate == "throttle" else row["rank"]
 
 
 @dataclass(slots=True)
@@ -61,7 +70,8 @@ class Slots:
         gate = row["gate"]
         if row["status"] == "gated" and gate is not None:
             key = gate_key(row, gate)
-            self.wait(key, row["dispatch_id"], row["rank"], row["arrival"], row["body_bytes"])
+            at, size = place_of(row, gate), row["body_bytes"]
+            self.wait(key, row["dispatch_id"], at, row["arrival"], size)
 
     def hold(self, key: GateKey, dispatch_id: str, /) -> None:
         """Note a holder."""
@@ -82,15 +92,15 @@ class Slots:
         return len(self.holders.get(key, ()))
 
     def wait(
-        self, key: GateKey, dispatch_id: str, rank: int, arrival: int, size: int = 0, /
+        self, key: GateKey, dispatch_id: str, place: int, arrival: int, size: int = 0, /
     ) -> None:
         """Note a waiter; `size` is what it adds to `waiting_bytes`."""
         waiting = self.waiting.setdefault(key, _Waiting())
-        waiting.live[dispatch_id] = (rank, arrival)
+        waiting.live[dispatch_id] = (place, arrival)
         if size:
             waiting.sizes[dispatch_id] = size
             waiting.bytes += size
-        heapq.heappush(waiting.heap, (rank, arrival, dispatch_id))
+        heapq.heappush(waiting.heap, (place, arrival, dispatch_id))
 
     def leave(self, key: GateKey, dispatch_id: str, /) -> None:
         """Note that a waiter waits no more."""
@@ -119,8 +129,8 @@ class Slots:
         if waiting is None:
             return None
         while True:
-            rank, arrival, dispatch_id = waiting.heap[0]
-            if waiting.live.get(dispatch_id) == (rank, arrival):
+            place, arrival, dispatch_id = waiting.heap[0]
+            if waiting.live.get(dispatch_id) == (place, arrival):
                 return dispatch_id
             heapq.heappop(waiting.heap)
 

@@ -68,18 +68,20 @@ def keep(
     state.rows.put(row_key(key, prefix), row)
 
 
-def forget_planned(state: State, key: GateKey, /) -> None:
-    """Drop the starts that will not happen: nobody waits for them any more."""
-    row: RowWindow | None = state.rows.get(row_key(key))
-    if row is not None:
-        planned = _AS_STARTED if row["starts"] else NONE
-        state.rows.put(row_key(key), {**row, "planned": planned})
-
-
 def free_at(starts: Starts, window: Window, /) -> int:
     """When the window lets another start in; 0 when it never was full."""
     at = len(starts) - window.max * _BYTES
     return int.from_bytes(starts[at : at + _BYTES]) + window.period_ms if at >= 0 else 0
+
+
+def nth_free_at(starts: Starts, window: Window, ahead: int, now_ms: int, /) -> int:
+    """When the window lets a start in before which `ahead` others start, each as soon as it may."""
+    periods, at = divmod(ahead, window.max)
+    at += len(starts) // _BYTES - window.max
+    first_ms = now_ms
+    if at >= 0:
+        first_ms = int.from_bytes(starts[at * _BYTES : (at + 1) * _BYTES]) + window.period_ms
+    return max(first_ms, now_ms) + periods * window.period_ms
 
 
 def _last(starts: Starts) -> int:

@@ -26,73 +26,6 @@ def test_a_rate_limit_lets_a_sliding_window_pass_and_skips_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "period", "arrivals", "starts"),
-    [
-        (1, 30, (0, 0), (0, 30)),
-        (1, 30, (0, 5, 10), (0, 30, 60)),
-        (2, 10, (0, 0, 1, 2, 3), (0, 0, 10, 10, 20)),
-        (1, 10, (0, 25, 26), (0, 25, 35)),
-    ],
-)
-def test_a_throttle_delays_in_order_and_drops_nothing(
-    limit: int, period: int, arrivals: tuple[float, ...], starts: tuple[float, ...]
-) -> None:
-    log = GateLog({"throttle": {"period_ms": period * S, "max": limit}})
-    names = [f"d{number}" for number in range(len(arrivals))]
-    for name, at in zip(names, arrivals, strict=True):
-        log.arrive(name, at)
-    log.pass_time(1_000)
-    assert [log.starts()[name] for name in names] == list(starts)
-    assert not log.skips
-    assert log.kinds().count("throttle_acquired") == len(arrivals)
-
-
-def test_a_late_start_pushes_the_next_one_back_so_that_no_window_holds_too_many() -> None:
-    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}})
-    for name in ("a", "b", "c"):
-        log.arrive(name, 0)
-    log.now_ms += 13 * S  # nobody ticked at 10: the owner was away
-    log.pass_time(100)
-    assert [log.starts()[name] for name in ("a", "b", "c")] == [0, 13, 23]
-
-
-def test_what_is_too_much_for_a_throttle_takes_no_start_from_what_comes_later() -> None:
-    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}, "max_waiting": 2})
-    for number in range(20):
-        log.arrive(f"d{number}", 0)
-    assert set(log.dead.values()) == {"gate_full"}
-    assert len(log.dead) == 17
-    log.arrive("later", 25)
-    log.pass_time(1_000)
-    assert log.starts() == {"d0": 0, "d1": 10, "d2": 20, "later": 30}
-    assert log.kinds().count("throttle_wait") == 3, "nobody waits who is dead"
-
-
-def test_a_throttle_forgets_the_starts_of_those_who_were_cancelled() -> None:
-    log = GateLog({"throttle": {"period_ms": 10 * S, "max": 1}})
-    for number in range(20):
-        log.arrive(f"d{number}", 0)
-    for number in range(1, 20):
-        log.cancel(f"d{number}", 5)
-    log.arrive("later", 6)
-    log.pass_time(1_000)
-    assert log.starts() == {"d0": 0, "later": 10}
-    log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
-
-
-def test_a_throttle_whose_waiters_were_cancelled_is_stored_as_if_they_had_not_come() -> None:
-    flow = {"throttle": {"period_ms": 10 * S, "max": 1}}
-    alone, left = GateLog(flow), GateLog(flow)
-    for log in (alone, left):
-        log.arrive("a", 0)
-    left.arrive("b", 1)
-    left.cancel("b", 2)
-    (stored,) = (row for key, row in left.rows.items() if key.startswith("w:"))
-    (expected,) = (row for key, row in alone.rows.items() if key.startswith("w:"))
-    assert {**stored, "expires_at_ms": 0} == {**expected, "expires_at_ms": 0}
-
-
-@pytest.mark.parametrize(
     ("arrivals", "fired"),
     [
         ((0, 20, 45), {"c": 75}),
@@ -177,15 +110,6 @@ def test_an_event_that_is_a_batch_by_itself_goes_on_alone() -> None:
     assert log.decisions[-1].kind == "batch_dispatched"
     log.pass_time(100)
     assert log.starts()["small"] == 10
-
-
-def test_a_queue_that_never_empties_does_not_grow() -> None:
-    log = GateLog({"throttle": {"period_ms": 1 * S, "max": 1}})
-    for number in range(600):
-        log.arrive(f"d{number}", number * 0.95)
-    (waiting,) = log.memory.state.index.slots.waiting.values()
-    assert waiting.live
-    assert len(waiting.heap) <= 2 * len(waiting.live) + 64
 
 
 def test_a_batch_of_one_fires_at_its_timeout_and_the_next_arrival_leads_anew() -> None:
