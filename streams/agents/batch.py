@@ -28,19 +28,36 @@ _RECORD_BYTES = 1_024  # a larger record counts as several
 class Batch:
     """Records of one partition, in offset order, fetched under one group generation.
 
-    `seek` is the number of the seek that they were fetched after, `weight` what they count as in a
-    queue: large records fill it sooner.
+    `seek` is the number of the seek that they were fetched after, `follows` the offset at which
+    all that was handed on under it before has ended, `weight` what they count as in a queue: large
+    records fill it sooner.
     """
 
-    __slots__ = ("generation", "owned", "records", "seek", "tp", "weight")
+    __slots__ = ("follows", "generation", "owned", "records", "seek", "tp", "weight")
 
-    def __init__(self, tp: TP, generation: int, records: list[Any], seek: int) -> None:
+    def __init__(
+        self, tp: TP, generation: int, records: list[Any], seek: int, follows: int = 0
+    ) -> None:
         self.tp = tp
         self.generation = generation
         self.records = records
         self.seek = seek
+        self.follows = follows
         self.weight = _weight(records)
         self.owned: Owned | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """Where the records end."""
+        return self.records[-1].offset + 1
+
+    def split(self, count: int) -> Batch:
+        """Take out the first `count` records, fewer than there are, as a batch of their own."""
+        first = Batch(self.tp, self.generation, self.records[:count], self.seek, self.follows)
+        self.records = self.records[count:]
+        self.follows = first.next_offset
+        self.weight -= first.weight
+        return first
 
 
 def _weight(records: list[Any]) -> int:
@@ -53,6 +70,10 @@ class BatchQueue(ThrowableQueue):
 
     `get` merges what waits, up to `records_max`, and splits what is longer: what arrives during a
     commit is the next batch.
+
+    Faust clears its queues at a rebalance, and once more when flow goes on after it.  By then
+    partitions have been sought, and what waits may be what they go on with: only what is cleared
+    while flow stands still is dropped.  What is older than the seek is not begun (`LiveStage`).
     """
 
     records_max = 1_000
@@ -68,9 +89,10 @@ class BatchQueue(ThrowableQueue):
         return False
 
     def clear(self) -> None:
-        """Drop everything that waits."""
-        super().clear()
-        self._held = 0
+        """Drop everything that waits, unless flow goes on."""
+        if not self._flow_control.is_active():
+            super().clear()
+            self._held = 0
 
     def _put(self, item: Any) -> None:
         self._held += item.value.weight
@@ -81,16 +103,15 @@ class BatchQueue(ThrowableQueue):
         event = waiting[0]
         batch: Batch = event.value
         if len(batch.records) > want:
-            taken = Batch(batch.tp, batch.generation, batch.records[:want], batch.seek)
-            batch.records = batch.records[want:]
-            batch.weight -= taken.weight
+            taken = batch.split(want)
             self._held -= taken.weight
             return type(event)(event.app, event.key, taken, event.headers, event.message)
         waiting.popleft()
         self._held -= batch.weight
         while waiting:
             following: Batch = waiting[0].value
-            follows = (following.generation, following.seek) == (batch.generation, batch.seek)
+            one = (batch.generation, batch.seek, batch.next_offset)
+            follows = (following.generation, following.seek, following.follows) == one
             if not follows or len(batch.records) + len(following.records) > want:
                 break
             waiting.popleft()

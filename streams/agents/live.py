@@ -218,9 +218,22 @@ class LiveStage:
             batch.records = [record for record in batch.records if record.offset >= next_offset]
             if not batch.records:
                 raise Skip
+        if batch.follows > next_offset:
+            self._fetch_again(batch, next_offset)
+            raise Skip
         batch.owned = entry
         self._ticker.disarm(entry.partition)
         return batch
+
+    def _fetch_again(self, batch: Batch, next_offset: int) -> None:
+        """Go back for what lies between the state and a batch: something has dropped it.
+
+        Nothing should; and if something does, no record is passed over.
+        """
+        place = {"stage": self.name, "partition": batch.tp.partition}
+        missing = {"next_offset": next_offset, "follows": batch.follows}
+        _log.warning("records_fetched_again", extra={**place, **missing})
+        self._do(self.app.consumer.seek_to({batch.tp: next_offset}))
 
     async def process(self, batch: Batch) -> None:
         """Fold and commit a bound batch; a full one takes several transactions."""

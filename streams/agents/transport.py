@@ -6,7 +6,8 @@ task, after a rebalance.  Flow goes on meanwhile, so that lists are fetched, and
 wherever the client happens to stand; only what was fetched after the seek counts.
 
 Invariant: the lists that are handed on under one seek of a partition follow one another without a
-gap; whoever drops one of them seeks again.
+gap; whoever drops one of them seeks again.  Each says what it follows, so that one that is missing
+is noticed, and fetched again, where lists are folded.
 
 Private attributes of aiokafka are used here and nowhere else; the dependency is pinned, tests
 cover each.
@@ -20,7 +21,7 @@ import asyncio
 import struct
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
@@ -158,7 +159,8 @@ class StageConsumer(driver.Consumer):
             tp, batch = self._lists.popleft()
             # Others were fetched before a seek that has been made, or will be.
             if batch.generation == self.app.consumer_generation_id and self.is_current(batch):
-                self._handed[tp] = batch.records[-1].offset + 1
+                batch.follows = self._handed.get(tp, 0)
+                self._handed[tp] = batch.next_offset
                 yield tp, self._batch_message(tp, batch)
         if others and self.flow_active and not self.should_stop:
             for tp, record in self.scheduler.iterate(others):
@@ -240,11 +242,16 @@ class StageConsumer(driver.Consumer):
         state = assignment.state_value(TopicPartition(*tp)) if assignment else None
         return state.position if state is not None and state.has_valid_position else 0
 
-    async def seek_to(self, offsets: dict[TP, int]) -> None:
-        """Go on at these offsets; from this call on no list that was fetched before counts."""
+    def seek_to(self, offsets: dict[TP, int]) -> Coroutine[Any, Any, None]:
+        """Go on at these offsets; from this call on no list that was fetched before counts.
+
+        The call itself counts, before what it returns is waited for.
+        """
         seeks = {tp: self._seeks.get(tp, 0) + 1 for tp in offsets}
         self._seeks.update(seeks)
-        await self._thread.seek_numbered(seeks, offsets)
+        self._handed.update(offsets)
+        sought: Coroutine[Any, Any, None] = self._thread.seek_numbered(seeks, offsets)
+        return sought
 
     def is_current(self, batch: Batch) -> bool:
         """Whether a batch was fetched after the last seek of its partition."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,15 +22,26 @@ class Event:
         self.headers, self.message = headers, message
 
 
-def event(first: int, count: int, *, size: int = 10, generation: int = 1, seek: int = 1) -> Event:
+def event(
+    first: int,
+    count: int,
+    *,
+    size: int = 10,
+    generation: int = 1,
+    seek: int = 1,
+    follows: int | None = None,
+) -> Event:
     records = [LogRecord(first + n, 0, b"k", b"x" * size, []) for n in range(count)]
-    return Event(None, None, Batch(PLACE, generation, records, seek), {}, SimpleNamespace())
+    follows = first if follows is None else follows
+    batch = Batch(PLACE, generation, records, seek, follows)
+    return Event(None, None, batch, {}, SimpleNamespace())
 
 
-def queue(records_max: int = 100) -> BatchQueue:
-    flow = FlowControlEvent()
-    flow.resume()
-    made = BatchQueue(maxsize=1_000, flow_control=flow)
+def queue(records_max: int = 100, flow: FlowControlEvent | None = None) -> BatchQueue:
+    if flow is None:
+        flow = FlowControlEvent()
+        flow.resume()
+    made = BatchQueue(maxsize=1_000, flow_control=flow, clear_on_resume=True)
     made.records_max = records_max
     return made
 
@@ -74,8 +84,38 @@ async def test_large_records_fill_a_queue_sooner_and_leave_nothing_behind() -> N
     assert held.qsize() > 14_000
     assert [taken(held) for _ in range(2)] == [(0, 100), (100, 57)]
     assert held.qsize() == 0
-    held.put_nowait(event(157, 3, size=5_000))
-    held.clear()
-    assert held.qsize() == 0
-    assert held.empty()
-    await asyncio.sleep(0)
+
+
+async def test_what_comes_before_flow_goes_on_is_kept() -> None:
+    flow = FlowControlEvent()
+    held = queue(flow=flow)
+    flow.resume()
+    held.put_nowait(event(0, 3, size=5_000))
+    flow.suspend()
+    flow.clear()
+    assert (held.qsize(), held.empty()) == (0, True)
+    flow.resume()
+    held.put_nowait(event(3, 5))  # fetched after the seek, before Faust resumes once more
+    flow.resume()
+    assert taken(held) == (3, 5)
+
+
+async def test_lists_with_one_missing_between_them_are_not_merged() -> None:
+    held = queue()
+    held.put_nowait(event(0, 30))
+    held.put_nowait(event(60, 10))
+    assert [taken(held), taken(held)] == [(0, 30), (60, 10)]
+
+
+async def test_a_list_follows_the_one_before_it_whatever_offsets_lie_between() -> None:
+    held = queue()
+    held.put_nowait(event(0, 30))
+    held.put_nowait(event(35, 10, follows=30))  # markers of transactions take offsets, too
+    assert taken(held) == (0, 40)
+
+
+async def test_each_part_of_a_split_list_follows_the_one_before() -> None:
+    held = queue()
+    held.put_nowait(event(0, 250, follows=0))
+    follows = [held.get_nowait().value.follows for _ in range(3)]
+    assert follows == [0, 100, 200]
