@@ -6,8 +6,9 @@ most predicates are, are made without it as long as the types agree; and any oth
 given only the properties that it names.
 
 Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
-event; regular expressions are the library's, which are linear, too.  Names that no event has are a
-problem at load: see `streams.expression_names`.
+event; regular expressions are the library's, which are linear, too.  Names that no event has, and
+functions that there are none of, are a problem at load: see `streams.expression_names` and
+`streams.expression_functions`.
 
 Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 """
@@ -27,7 +28,8 @@ from jmespath.exceptions import JMESPathError
 from streams.core.event_json import payload_of
 from streams.core.expression import CHARS_MAX, Failed
 from streams.core.wire import TriggerEvent
-from streams.expression_names import MACROS, cel_names_problem, jmespath_names_problem
+from streams.expression_functions import cel_functions_problem, jmespath_functions_problem
+from streams.expression_names import MACROS, Seen, cel_names_problem, jmespath_names_problem
 
 _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
@@ -76,11 +78,13 @@ class ExpressionSet:
 
     def cel_problem(self, source: str, /) -> str | None:
         """See `Expressions.cel_problem`."""
-        return _problem(source, self._compile_cel) or cel_names_problem(source)
+        problem = _problem(source, self._compile_cel)
+        return problem or cel_functions_problem(source) or cel_names_problem(source)
 
     def jmespath_problem(self, source: str, /) -> str | None:
         """See `Expressions.jmespath_problem`."""
-        return _problem(source, self._compile_jmespath) or jmespath_names_problem(source)
+        problem = _problem(source, self._compile_jmespath)
+        return problem or jmespath_functions_problem(source) or jmespath_names_problem(source)
 
     # ------------------------------------------------------------------ compiling
     @staticmethod
@@ -213,13 +217,18 @@ def _pruned(document: dict[str, Any], paths: list[list[str]]) -> dict[str, Any]:
 
 
 class Where:
-    """A condition in CEL over whole documents: what operators choose records with.
+    """A condition in CEL over documents: what operators choose records with.
 
+    Args:   seen: names of a document, and the properties that each has.
     Raises: ValueError that says what is wrong with the source.
     """
 
-    def __init__(self, source: str) -> None:
-        problem = _problem(source, lambda text: _bounded_cel(text).execute)
+    def __init__(self, source: str, seen: Seen) -> None:
+        problem = (
+            _problem(source, lambda text: _bounded_cel(text).execute)
+            or cel_functions_problem(source)
+            or cel_names_problem(source, seen)
+        )
         if problem is not None:
             raise ValueError(problem)
         self.source = source

@@ -6,16 +6,18 @@ import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
-from streams.cli.log_record import ShownRecord
+from streams.cli.log_record import SEEN, ShownRecord
+from streams.cli.moment import EXPECTED, moment_ms
 from streams.edge.topic_reader import TopicReader
 from streams.errors import ConfigError
+from streams.expression_functions import jmespath_functions_problem
+from streams.expression_names import jmespath_names_problem
 from streams.expressions import what_is_wrong
 
 __all__ = ["Query", "Start", "parse_query", "parse_start"]
@@ -58,13 +60,11 @@ def parse_start(text: str) -> Start:
         return Start(newest=-int(text))
     if _OFFSET.fullmatch(text):
         return Start(offset=int(text))
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError as error:
-        expected = "beginning, end, an offset, -N for the newest N, or a time (RFC 3339)"
-        raise ConfigError(f"--from is {text!r}, expected {expected}") from error
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return Start(timestamp_ms=int(moment.timestamp() * 1_000))
+    timestamp_ms = moment_ms(text)
+    if timestamp_ms is None:
+        expected = f"beginning, end, an offset, -N for the newest N, or {EXPECTED}"
+        raise ConfigError(f"--from is {text!r}, expected {expected}")
+    return Start(timestamp_ms=timestamp_ms)
 
 
 class Query:
@@ -132,4 +132,7 @@ def parse_query(
     except JMESPathError as error:
         problem = what_is_wrong(error)
         raise ConfigError(f"--where is no JMESPath expression: {problem}") from error
+    unknown = jmespath_functions_problem(where) or jmespath_names_problem(where, SEEN)
+    if unknown is not None:
+        raise ConfigError(f"--where is no JMESPath expression over a record: {unknown}")
     return Query(kind=kind, key=key, event_id=event_id, where=compiled)

@@ -9,7 +9,7 @@ size and why it cannot be read are shown with its position.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from rich.text import Text
@@ -19,8 +19,17 @@ from streams.codec import Codec, DecodeError
 from streams.core.clock import rfc3339
 from streams.core.record import Position
 from streams.edge.topic_reader import ReadRecord
+from streams.expression_names import Seen
 
-__all__ = ["ShownRecord", "show_record"]
+__all__ = ["SEEN", "ShownRecord", "show_record"]
+
+SEEN: Final[Seen] = dict.fromkeys(
+    (
+        *("topic", "partition", "offset", "position", "timestamp_ms", "kind", "schema", "key"),
+        *("headers", "value", "undecodable", "payload"),
+    )
+)
+"""What `--where` sees: a document, and the payload of its event."""
 
 _HEAD_BYTES = 32
 _EVENT_ID_FIELDS = ("event_id", "first_event_id", "replay_of_event_id")

@@ -22,6 +22,7 @@ from streams.core.expression import Failed
 from streams.edge.applier import who
 from streams.edge.operator import Rate, Request, new_audit_id, operate
 from streams.errors import ConfigError
+from streams.expression_names import Seen
 from streams.expressions import Where
 from streams.settings import Settings
 
@@ -129,12 +130,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def condition(text: str | None) -> Where | None:
-    """Compile `--where`.  Raises ConfigError."""
+def condition(text: str | None, seen: Seen) -> Where | None:
+    """Compile `--where` over documents with these names.  Raises ConfigError."""
     if text is None:
         return None
     try:
-        return Where(text)
+        return Where(text, seen)
     except ValueError as error:
         raise ConfigError(f"--where is no CEL condition: {error}") from error
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -34,16 +34,21 @@ from streams.cli.operation import (
 from streams.cli.options import StateDir, settings_from
 from streams.codec import Codec
 from streams.core.clock import rfc3339
+from streams.core.wire import RowDispatch
 from streams.edge.applier import who
 from streams.edge.canceller import KIND, REQUESTS
 from streams.edge.codecs import codec_of
 from streams.edge.operator import Request
 from streams.edge.registry_view import read_registry
 from streams.errors import ConfigError
+from streams.expression_names import EVENT, Seen
 from streams.expressions import event_document
 from topology import TOPOLOGY
 
-__all__ = ["NOT_COME", "cancel", "items_chosen", "items_of_event"]
+__all__ = ["NOT_COME", "SEEN", "cancel", "items_chosen", "items_of_event"]
+
+SEEN: Final[Seen] = {**EVENT, "dispatch": frozenset(RowDispatch.__annotations__)}
+"""What `--where` sees."""
 
 NOT_COME = "not_come"
 """Status of a dispatch that is cancelled before there is one."""
@@ -77,7 +82,7 @@ def cancel(
         raise ConfigError("name an event or give --where, one of the two")
     if binding is not None and (event_id is None or "@v" not in binding):
         raise ConfigError(f"--binding is {binding!r}, expected id@vN, beside an event id")
-    chosen, rate = condition(where), rate_of(rate_limit)
+    chosen, rate = condition(where, SEEN), rate_of(rate_limit)
     settings = cluster_of(settings_from(state_dir=state_dir))
     codec = codec_of(settings)
     with KafkaLog(settings) as log:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
@@ -46,11 +46,15 @@ from streams.edge.operator import Request
 from streams.edge.registry_view import read_registry
 from streams.edge.replays import fresh_event_id, replay_envelope, replay_request, size_problem
 from streams.errors import ConfigError
+from streams.expression_names import EVENT, Seen
 from streams.expressions import event_document
 from streams.settings import Settings
 from topology import TOPOLOGY
 
-__all__ = ["app", "chosen_letters", "discard_items", "replay_items"]
+__all__ = ["SEEN", "app", "chosen_letters", "discard_items", "replay_items"]
+
+SEEN: Final[Seen] = {**EVENT, "entry": frozenset(RowDlq.__annotations__) | {"state"}}
+"""What `--where` sees."""
 
 app = typer.Typer(help="Look at dead letters, replay or discard them.", no_args_is_help=True)
 
@@ -219,7 +223,7 @@ def chosen_letters(
 
     Raises: ConfigError when there is no such entry, or the condition is none.
     """
-    chooser = Chooser(condition(where))
+    chooser = Chooser(condition(where, SEEN))
     found = entries(log, codec, TOPOLOGY.stage("dispatch"))
     if entry_ids:
         found = _named(found, entry_ids)

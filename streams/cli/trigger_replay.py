@@ -6,7 +6,7 @@ Source: SEMANTICS 2.4; decision 10.2.9 of DESIGN 7.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
@@ -14,7 +14,7 @@ from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader, LogRecord
 from streams.cli.cluster import cluster_of
 from streams.cli.known_trigger import in_force, require_in_force
-from streams.cli.log_query import parse_start
+from streams.cli.moment import EXPECTED, read_moment
 from streams.cli.operation import (
     AsJson,
     Chooser,
@@ -40,9 +40,16 @@ from streams.edge.operator import Request
 from streams.edge.registry_view import read_registry
 from streams.edge.replays import fresh_event_id, replay_envelope, replay_request, size_problem
 from streams.errors import ConfigError
+from streams.expression_names import EVENT, Seen
 from streams.expressions import event_document
 
-__all__ = ["EVENTS_MAX", "Aim", "Range", "replay", "replay_items"]
+__all__ = ["EVENTS_MAX", "SEEN", "Aim", "Range", "replay", "replay_items"]
+
+SEEN: Final[Seen] = {
+    **EVENT,
+    "envelope": frozenset(EventIngested.__annotations__) - {"event"} | {"timestamp_ms", "position"},
+}
+"""What `--where` sees."""
 
 EVENTS_MAX = 100_000
 """Events of one command: it holds them until the audit record that counts them is written."""
@@ -69,10 +76,10 @@ class Aim(NamedTuple):
 def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     event_id: Annotated[str | None, typer.Argument(help="The event to send once more.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help="Events accepted from this time on (RFC 3339).")
+        str | None, typer.Option("--from", help=f"Events accepted from then on: {EXPECTED}.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", help="Events accepted before this time (RFC 3339).")
+        str | None, typer.Option("--to", help=f"Events accepted before: {EXPECTED}.")
     ] = None,
     where: WhereText = None,
     trigger: Annotated[
@@ -91,13 +98,13 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     webhook_path, timestamp_ms, position).  In bulk, replays and repeated deliveries are left out.
     Exit codes: 0 asked for; 1 nothing matched; 2 usage, or no such trigger.
     """
-    span = Range(_time("--from", from_), _time("--to", to))
+    span = Range(read_moment("--from", from_), read_moment("--to", to))
     bulk = where is not None or span != Range()
     if span.from_ms is not None and span.to_ms is not None and span.from_ms >= span.to_ms:
         raise ConfigError(f"--from is {from_} and --to is {to}, expected a time before --to")
     if (event_id is not None) == bulk:
         raise ConfigError("name an event, or give --from, --to or --where")
-    chooser, rate = Chooser(condition(where)), rate_of(rate_limit)
+    chooser, rate = Chooser(condition(where, SEEN)), rate_of(rate_limit)
     settings = cluster_of(settings_from(state_dir=state_dir))
     codec = codec_of(settings)
     rows = read_registry(settings, codec).rows
@@ -112,18 +119,6 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     print_report(operation.run(items), columns, as_json=as_json)
     if not items:
         raise typer.Exit(1)
-
-
-def _time(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        found = parse_start(text).timestamp_ms
-    except ConfigError:
-        found = None
-    if found is None:
-        raise ConfigError(f"{option} is {text!r}, expected a time such as 2026-03-01T12:00:00Z")
-    return found
 
 
 class _Found(NamedTuple):

@@ -13,7 +13,7 @@ from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import LogReader
 from streams.cli.cluster import cluster_of
 from streams.cli.known_trigger import require_known
-from streams.cli.log_query import parse_start
+from streams.cli.moment import EXPECTED, read_moment
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, screen, settings_from
 from streams.cli.plain import escape
@@ -65,7 +65,7 @@ def show(
     trigger_id: Annotated[str, typer.Argument(help="The trigger's id.")],
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Which version was in force at this time (RFC 3339)."),
+        typer.Option("--at", help=f"Which version was in force then: {EXPECTED}."),
     ] = None,
     as_json: AsJson = False,
     state_dir: StateDir = None,
@@ -75,9 +75,10 @@ def show(
     With --at, the number of the version that was in force then.  Exit codes: 0 shown; 2 the trigger
     is unknown, or had no version in force then.
     """
+    at_ms = read_moment("--at", at)
     settings = _settings(state_dir)
-    if at is not None:
-        _show_version(settings, trigger_id, at, as_json=as_json)
+    if at is not None and at_ms is not None:
+        _show_version(settings, trigger_id, at, at_ms, as_json=as_json)
         return
     view = _view(settings)
     require_known(view.rows, trigger_id)
@@ -93,13 +94,9 @@ def show(
                 typer.echo(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
 
 
-def _show_version(settings: Settings, trigger_id: str, at: str, *, as_json: bool) -> None:
-    try:
-        at_ms = parse_start(at).timestamp_ms
-    except ConfigError:
-        at_ms = None
-    if at_ms is None:
-        raise ConfigError(f"--at is {at!r}, expected a time such as 2026-03-01T12:00:00Z")
+def _show_version(
+    settings: Settings, trigger_id: str, at: str, at_ms: int, *, as_json: bool
+) -> None:
     with KafkaLog(settings) as log:
         version = version_as_of(told_transitions(log, codec_of(settings)), trigger_id, at_ms)
     if version is None:

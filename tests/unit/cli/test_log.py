@@ -153,6 +153,19 @@ def test_a_wrong_expression_is_refused() -> None:
         parse_query(kind=None, key=None, event_id=None, where="a ==")
 
 
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("event.kind == 'push'", "'event' is not known: an expression sees `topic`, .*`payload`"),
+        ("nosuch(value)", "there is no function 'nosuch'"),
+        ("length(value, key)", "'length' is given 2 arguments, expected 1"),
+    ],
+)
+def test_names_that_no_record_has_are_refused(where: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        parse_query(kind=None, key=None, event_id=None, where=where)
+
+
 # ---------------------------------------------------------------------- where to begin
 @pytest.mark.parametrize(
     ("text", "start"),
@@ -164,13 +177,16 @@ def test_a_wrong_expression_is_refused() -> None:
         ("2026-11-28T01:25:14.816Z", Start(timestamp_ms=AT_MS)),
         ("2026-11-28T02:25:14.816+01:00", Start(timestamp_ms=AT_MS)),
         ("2026-11-28T01:25:14.816", Start(timestamp_ms=AT_MS)),
+        ("2026-11-28", Start(timestamp_ms=AT_MS // 86_400_000 * 86_400_000)),
     ],
 )
 def test_a_start_is_read(text: str, start: Start) -> None:
     assert parse_start(text) == start
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "-", "--5", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "1.5", "-", "--5", "2026-13-01T00:00:00Z", "2026-W48"]
+)
 def test_a_start_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--from is .*, expected beginning, end, an offset"):
         parse_start(text)

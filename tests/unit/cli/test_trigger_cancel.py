@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from streams.cli.main import main
 from streams.cli.operation import Chooser, condition
-from streams.cli.trigger_cancel import items_chosen, items_of_event
+from streams.cli.trigger_cancel import SEEN, items_chosen, items_of_event
 from streams.codec import Codec
 from streams.errors import ConfigError
 from streams.testing import PipelineDriver, event
@@ -79,7 +80,7 @@ def test_one_binding_can_be_named_even_before_its_dispatch_comes(driver: Pipelin
 
 
 def test_a_condition_chooses_among_those_that_live(driver: PipelineDriver) -> None:
-    where = condition("event.payload.n >= 2 && dispatch.trigger_id == 'later'")
+    where = condition("event.payload.n >= 2 && dispatch.trigger_id == 'later'", SEEN)
     items = list(items_chosen(driver.kafka, Codec(), Chooser(where)))
     assert {item.fields["event_id"] for item in items} == {"e2", "e3"}
     assert items[0].target == f"later@v1 {items[0].fields['event_id']}"
@@ -93,7 +94,7 @@ def test_a_condition_chooses_among_those_that_live(driver: PipelineDriver) -> No
 def test_events_are_found_wherever_they_are_kept(driver: PipelineDriver) -> None:
     driver.emit(event("e9", payload={"n": 9, "text": "x" * 5_000}))
     driver.run_until_idle()
-    where = condition("event.payload.n >= 3 && dispatch.event == null")
+    where = condition("event.payload.n >= 3 && dispatch.event == null", SEEN)
     items = items_chosen(driver.kafka, Codec(), Chooser(where))
     assert {item.fields["event_id"] for item in items} == {"e3", "e9"}
 
@@ -101,11 +102,11 @@ def test_events_are_found_wherever_they_are_kept(driver: PipelineDriver) -> None
 def test_what_a_condition_cannot_be_asked_of_does_not_hold_and_is_told(
     driver: PipelineDriver, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chooser = Chooser(condition("event.payload.n + 1"))
+    chooser = Chooser(condition("event.payload.n + 1", SEEN))
     assert list(items_chosen(driver.kafka, Codec(), chooser)) == []
     chooser.report()
     assert "could not be evaluated 4 times: expected true or false" in capsys.readouterr().err
-    missing = Chooser(condition("event.payload.nothing.deeper == 1"))
+    missing = Chooser(condition("event.payload.nothing.deeper == 1", SEEN))
     assert list(items_chosen(driver.kafka, Codec(), missing)) == []
     missing.report()
     assert capsys.readouterr().err == ""
@@ -118,8 +119,35 @@ def test_what_a_condition_cannot_be_asked_of_does_not_hold_and_is_told(
         ("", "is empty"),
         ("x" * 2_000, "2000 characters"),
         ("a.all(x, x.all(y, y)) && b.all(z, z)", "more than one of all"),
+        ("nosuch(event.id) == 1", "there is no function 'nosuch'"),
+        ("state == 'waiting'", "'state' is not known: an expression sees `event` and `dispatch`"),
+        ("status == 'waiting'", "as in dispatch.status"),
+        ("event.tenant == 'acme'", "an event has no 'tenant'; did you mean event.tenant_id?"),
+        (
+            "dispatch.xyz == 1",
+            "a dispatch has no 'xyz'; known are accepted_at_ms, arrival, attempt",
+        ),
     ],
 )
 def test_what_is_no_condition_is_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        condition(text)
+        condition(text, SEEN)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("cancel",),
+        ("replay",),
+        ("dlq", "list"),
+        ("dlq", "replay"),
+        ("dlq", "discard"),
+    ],
+)
+def test_a_condition_that_nothing_has_the_names_of_ends_as_other_bad_options_do(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(("trigger", *command, "--where", "tenant == 'acme'"))
+    assert stopped.value.code == 2
+    assert "--where is no CEL condition: 'tenant' is not known" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streams.cli.operation import Item
-from streams.cli.trigger_dlq import chosen_letters, discard_items, replay_items
+from streams.cli.trigger_dlq import SEEN, chosen_letters, discard_items, replay_items
 from streams.codec import Codec
 from streams.errors import ConfigError
 from streams.testing import PipelineDriver, event
@@ -176,3 +176,27 @@ def test_an_unknown_entry_is_named_with_one_like_it() -> None:
     with pytest.raises(ConfigError, match=r"is not pending.*did you mean") as caught:
         plant.letters(wrong, "dlq_0_nothing")
     assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("entry.reasons == 'x'", "an entry has no 'reasons'; did you mean entry.reason?"),
+        (
+            "dispatch.status == 'x'",
+            "'dispatch' is not known: an expression sees `event` and `entry`",
+        ),
+        ("entry.error.lower() == 'x'", "there is no function 'lower'"),
+    ],
+)
+def test_names_that_no_dead_letter_has_are_refused(where: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Plant(0).letters(where=where)
+
+
+def test_a_condition_may_name_all_that_a_dead_letter_has() -> None:
+    [letter] = Plant(1).letters()
+    document = letter.document()
+    assert {name: {*document[name]} for name in SEEN} == {
+        name: {*(properties or ())} for name, properties in SEEN.items()
+    }

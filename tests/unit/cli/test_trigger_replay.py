@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from streams.cli import trigger_replay
 from streams.cli.operation import Chooser, Item, condition
-from streams.cli.trigger_replay import Aim, Range, replay_items
+from streams.cli.trigger_replay import SEEN, Aim, Range, replay_items
 from streams.codec import Codec
 from streams.errors import ConfigError
 from streams.testing import PipelineDriver, event
@@ -49,7 +49,7 @@ def driver() -> PipelineDriver:
 def items(driver: PipelineDriver, where: str | None = None, **options: Any) -> list[Item]:
     span = options.pop("span", Range())
     aim = Aim(options.pop("live", {"one", "two"}), options.pop("trigger_id", None))
-    return replay_items(driver.kafka, CODEC, Chooser(condition(where)), span, aim, **options)
+    return replay_items(driver.kafka, CODEC, Chooser(condition(where, SEEN)), span, aim, **options)
 
 
 def send(driver: PipelineDriver, found: list[Item]) -> None:
@@ -176,3 +176,22 @@ def test_a_time_that_ends_before_it_begins_is_refused_and_nothing_is_asked() -> 
     done = CliRunner().invoke(app, times)
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith("--from is 2026-02-01T00:00:00Z and --to is 2026-01-01")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("envelope.webhook == 'x'", "no 'webhook'; did you mean envelope.webhook_path?"),
+        ("payload.n == 1", "'payload' is not known: an expression sees `event` and `envelope`"),
+        ("event.kind.lower() == 'x'", "there is no function 'lower'"),
+    ],
+)
+def test_names_that_no_envelope_has_are_refused(where: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        condition(where, SEEN)
+
+
+@pytest.mark.parametrize("name", sorted(SEEN["envelope"] or ()))
+def test_a_condition_may_name_all_that_an_envelope_has(driver: PipelineDriver, name: str) -> None:
+    found = items(driver, f"envelope.{name} == null || envelope.{name} != null")
+    assert len(found) == 4

@@ -126,6 +126,15 @@ def test_a_trigger_without_gates_keeps_the_definition_that_it_had() -> None:
         ('when = "cel:payload.n > 1"', "an expression sees `event` alone, as in event.payload"),
         ('singleton = { key = "event.tenant" }', "did you mean event.tenant_id?"),
         ("filter = \"payload.action == 'opened'\"", "'payload' is not known"),
+        ('when = "cel:nosuch(event.id)"', "when is 'nosuch(event.id)', which is no CEL"),
+        ('when = "cel:event.kind.startWith(1)"', "'startWith'; did you mean 'startsWith'?"),
+        (
+            'throttle = { key = "lower(event.id)", period = "1s", max = 1 }',
+            "throttle.key is 'lower(",
+        ),
+        ('singleton = { key = "size()" }', "'size' is called in another way, expected size(x) or"),
+        ("filter = \"lower(event.kind) == 'a'\"", "there is no function 'lower'"),
+        ('dedupe_key = "join(event.id)"', "'join' is given 1 arguments, expected 2"),
         ('dedupe_key = "event.body.id"', "an event has no 'body'; known are batch, dedupe_key"),
         (
             'batch = { size = 8, timeout = "1m" }\nmax_waiting = 7',
