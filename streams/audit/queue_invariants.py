@@ -1,22 +1,26 @@
 """Invariants of worker queues, judged on the log alone: nothing of what decided is asked.
 
-    rows of the scheduler → jobs on the queue's topic → claims, to their end
+    rows of the scheduler → its mailbox → jobs on the queue's topic → claims, to their end
 
 The rows say how far a topic was folded; every job before that is over, or is a row.  Claims are
-read last, so that what ends meanwhile is found ended.
+read last, so that what ends meanwhile is found ended.  What the mailbox says of jobs and policies
+is noted in files, and judged with the claims that came of it (`streams.audit.fairness_history`).
 
 Source: DESIGN "Proof", section 9.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from streams.audit.claim_history import ClaimHistory, Violation
 from streams.audit.log import LogReader, LogRecord
+from streams.audit.queue_turns import QueueTurns
 from streams.audit.table_rows import table_rows
 from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
@@ -57,19 +61,33 @@ def judge_queues(
     """
     kept = _rows(reader, codec, stage)
     topics = queue_topics(reader.topic_names())
-    verdicts: list[QueueVerdict] = []
-    for queue in sorted(topics.keys() & kept.keys()):
-        verdict = QueueVerdict(queue)
-        jobs = dict(_jobs(reader, codec, topics[queue], queue, kept[queue]))
-        history = _history(reader, codec, topics[queue], verdict, cap)
-        verdict.jobs = len(jobs)
-        verdict.claims = history.claims
-        for job_id, position in jobs.items():
-            if job_id not in kept[queue].waiting and not history.ended(job_id):
-                what = f"job {job_id} was folded, and is neither over nor there"
-                verdict.violations.append(Violation(queue, position, what))
-        verdicts.append(verdict)
-    return verdicts
+    with tempfile.TemporaryDirectory(prefix="harn-audit-") as folder:
+        turns = QueueTurns(reader, codec, stage, Path(folder))
+        return [
+            _judge(reader, codec, queue, topics[queue], kept[queue], turns, cap)
+            for queue in sorted(topics.keys() & kept.keys())
+        ]
+
+
+def _judge(
+    reader: LogReader,
+    codec: Codec,
+    queue: str,
+    topic: str,
+    kept: _Kept,
+    turns: QueueTurns,
+    cap: int,
+) -> QueueVerdict:
+    verdict = QueueVerdict(queue)
+    jobs = dict(_jobs(reader, codec, topic, queue, kept))
+    history = _history(reader, codec, topic, verdict, turns, cap)
+    verdict.jobs = len(jobs)
+    verdict.claims = history.claims
+    for job_id, position in jobs.items():
+        if job_id not in kept.waiting and not history.ended(job_id):
+            what = f"job {job_id} was folded, and is neither over nor there"
+            verdict.violations.append(Violation(queue, position, what))
+    return verdict
 
 
 def _rows(reader: LogReader, codec: Codec, stage: Stage) -> dict[str, _Kept]:
@@ -127,7 +145,12 @@ def _shard_by(reader: LogReader, codec: Codec, queue: str) -> Any:  # noqa: ANN4
 
 
 def _history(
-    reader: LogReader, codec: Codec, topic: str, verdict: QueueVerdict, cap: int
+    reader: LogReader,
+    codec: Codec,
+    topic: str,
+    verdict: QueueVerdict,
+    turns: QueueTurns,
+    cap: int,
 ) -> ClaimHistory:
     place = (f"{topic}.claims", 0)
     span = reader.spans([place])[place]
@@ -135,6 +158,7 @@ def _history(
     if not whole:
         verdict.notes.append(f"claims before offset {span.start} were removed, and are not judged")
     history = ClaimHistory(verdict.queue, cap=cap, whole=whole)
+    turns_of = turns.of(verdict.queue, whole=whole)
     for records in reader.read(place, *span):
         for record in records:
             kind = _kind(record)
@@ -144,6 +168,9 @@ def _history(
                 verdict.violations.append(Violation(verdict.queue, position, value))
             else:
                 verdict.violations += history.add(position, kind, value)
+                for what in turns_of.add(position, record, kind, value):
+                    verdict.violations.append(Violation(verdict.queue, position, what))
+    verdict.notes += turns_of.notes
     return history
 
 

@@ -36,8 +36,9 @@ def invariants(
 ) -> None:
     """Judge worker queues and agent turns on the log: none lost, each ended once, in their order.
 
-    Of queues also that leases never overlap; of turns that a session's run one after another, and
-    that goals and tasks stand as their turns ended.
+    Of queues also that leases never overlap, and that each fairness key that waited got its share;
+    of turns that a session's run one after another, and that goals and tasks stand as their turns
+    ended.
 
     It asks nothing of what decided, and reads while everything runs.
 

@@ -136,7 +136,7 @@ def test_shards_move_among_schedulers_and_outlive_the_broker(
 
 
 def _queue(broker: PrivateBroker, folder: Path, *options: str) -> tuple[Settings, Path]:
-    settings = settings_for_app(broker.start(), folder)
+    settings = settings_for_app(broker.start(), folder, scheduler_strategy="drr")
     provision(settings)
     manifest = write_manifest(folder / "consumer", MANIFEST, "")
     (manifest.parent / "lib.py").write_text(HANDLERS)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from streams.audit.claim_history import ClaimHistory
-from streams.core.record import Position
 from streams.handler_api import Context
 from streams.testing import Chaos, PipelineDriver
 from tests.pipeline.test_worker_jobs import CLAIMS, RESPONSES, consumer_of, driver_with
+from tests.support import history
 
 MINUTE_MS = 60_000
 EVENTS = [f"e{number}" for number in range(6)]
@@ -31,15 +30,6 @@ def overlapping(driver: PipelineDriver, duration_ms: int) -> int:
     )
 
 
-def judged(driver: PipelineDriver) -> list[str]:
-    history = ClaimHistory("triage")
-    return [
-        found.what
-        for at, each in enumerate(driver.records(CLAIMS))
-        for found in history.add(Position(CLAIMS, 0, at), each.kind, each.value)
-    ]
-
-
 def outcomes(driver: PipelineDriver) -> list[str]:
     return sorted(each.value["outcome"] for each in driver.records(RESPONSES, "job_response"))
 
@@ -50,7 +40,7 @@ def test_concurrency_holds_for_two_workers_together() -> None:
     driver.finish()
     assert outcomes(driver) == ["succeeded"] * 6
     assert overlapping(driver, 1_000) == 2
-    assert judged(driver) == []
+    history.the_queues_hold(driver)
     assert driver.audit().word == "verified"
 
 
@@ -62,7 +52,7 @@ def test_throttle_starts_jobs_as_planned() -> None:
     assert len(starts) == 6
     assert all(third - first >= MINUTE_MS for first, third in zip(starts, starts[2:], strict=False))
     assert {run.context.attempt for run in driver.runs} == {1}
-    assert judged(driver) == []
+    history.the_queues_hold(driver)
 
 
 def test_what_is_too_much_is_skipped_and_answered() -> None:
@@ -71,7 +61,7 @@ def test_what_is_too_much_is_skipped_and_answered() -> None:
     driver.finish()
     assert outcomes(driver) == ["skipped"] * 2 + ["succeeded"] * 4
     assert len(driver.records(CLAIMS, "job_acked")) == 6
-    assert judged(driver) == []
+    history.the_queues_hold(driver)
 
 
 def test_a_burst_comes_to_its_last_job() -> None:
@@ -97,7 +87,7 @@ def test_limits_hold_whoever_is_lost(seed: int) -> None:
         driver.work(consumer, "triage", consumer_id=name, concurrency=2, claim_ttl_ms=MINUTE_MS)
     driver.finish()
     assert {event_id for event_id, _ in ran} == set(EVENTS)
-    assert judged(driver) == []
+    history.the_queues_hold(driver)
     assert len(driver.records(CLAIMS, "job_acked")) == len(EVENTS)
     passes = sorted(
         passed["at_ms"]

@@ -18,6 +18,7 @@ from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import Context, Event
 from streams.testing import Chaos, PipelineDriver, event, policy
+from tests.support import history
 from tests.support.triggers import bindings_of
 
 PRODUCER = """
@@ -228,7 +229,7 @@ def test_every_job_is_acked_once_in_any_weather(seed: int, shards: int) -> None:
     driver = PipelineDriver(partitions=3, chaos=Chaos.storm(seed), duration_ms=700)
     if shards > 1:
         sharded(driver, shards)
-    driver.apply(bindings_of(PRODUCER), policy=scheduled(max_deliveries=0))
+    driver.apply(bindings_of(PRODUCER), policy=scheduled(strategy="drr", max_deliveries=0))
     consumer = consumer_of({"triage": lambda _event: 1})
     for name in ("one", "two"):
         driver.work(consumer, "triage", consumer_id=name, concurrency=3, claim_ttl_ms=5_000)
@@ -241,6 +242,7 @@ def test_every_job_is_acked_once_in_any_weather(seed: int, shards: int) -> None:
     assert acked == {str(each.position.offset): 1 for each in jobs}
     answered = {each.value["job_event_id"] for each in driver.records(RESPONSES, "job_response")}
     assert answered == set(acked)
+    history.the_queues_hold(driver)
     assert driver.audit().word == "verified"
 
 

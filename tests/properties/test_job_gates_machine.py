@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from streams.audit.claim_history import ClaimHistory
 from streams.core.record import Position
+from tests.support.fair_turns import assert_fair
 from tests.support.gate_model import GateModel, Job
 from tests.support.scheduler_log import QUEUE, SchedulerLog, answers
 from tests.support.stage_log import Out
@@ -132,6 +133,7 @@ class JobGates(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "log"):
             assert audited(self.log) == []
+            assert_fair(self.log)
             self.log.assert_replays([3], reload_at=frozenset(range(1, 60, 3)))
 
     def _agree(self, outs: list[Out]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.support.fair_turns import assert_fair
 from tests.support.scheduler_log import SchedulerLog, claimed, ready_job
 from tests.support.scheduler_model import Job, Model
 
@@ -124,6 +125,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "log"):
+            assert_fair(self.log)
             self.log.assert_replays([3], reload_at=frozenset(range(1, 60, 3)))
 
     def _agree(self, claims: list[str]) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
+from streams.audit.queue_invariants import judge_queues
 from streams.core.record import Position
 from streams.testing import PipelineDriver, Seen
+from topology import TOPOLOGY
 
 ENVELOPES = "trigger.inbox.envelopes"
 DISPATCHES = "trigger.dispatches"
@@ -186,6 +188,13 @@ def a_binding_ends_after_everything_of_it(driver: PipelineDriver) -> None:
                 live[value["binding_key"]].discard(value["dispatch_id"])
             case _:
                 pass
+
+
+def the_queues_hold(driver: PipelineDriver) -> None:
+    """No job is lost, leases never overlap, gates and shares are kept: of every queue."""
+    verdicts = judge_queues(driver.kafka, driver.codec, TOPOLOGY.stage("scheduler"))
+    assert verdicts, "there is a queue"
+    assert [each.violations for each in verdicts] == [[]] * len(verdicts)
 
 
 def the_audit_is_clean(driver: PipelineDriver) -> None:

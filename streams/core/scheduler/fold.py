@@ -186,10 +186,19 @@ def _change_dimension(state: State, book: Book, before: str) -> None:
         if queue.known:
             state.rows.put(f"q:{queue.home}", queue_row(queue))
     book.dirty.clear()
+    _revive(state, book)
     state.index = load(state)
     for queue in state.index.queues.values():
         queue.selection.dirty.update(queue.selection.keys)
         state.index.dirty[queue.home] = queue
+
+
+def _revive(state: State, book: Book) -> None:
+    """Keys that are left of the last time with this dimension took no part in the rounds since."""
+    for name, row in tuple(state.rows.scan("f:")):
+        if row["dimension"] == book.policy["fairness_key"]:
+            rounds = book.queue(name[2:].partition(":")[0]).selection.rounds
+            state.rows.put(name, {**row, "round": rounds})
 
 
 _On = Callable[[State, Book, Record], Answer]

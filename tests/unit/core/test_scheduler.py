@@ -340,6 +340,21 @@ def test_a_policy_change_keeps_credit_and_counts_and_everything_replays() -> Non
         log.assert_replays(cuts, frozenset({1, 2, 5, 8}))
 
 
+def test_keys_of_a_dimension_that_comes_back_have_the_credit_that_they_had() -> None:
+    log = drr(quantum=3)
+    log.ready(*"ab" * 30)
+    done = claimed(log.beat(capacity=3))
+    before = {key["fairness_key"]: key["deficit"] for key in log.summary()["keys"]}
+    assert before == {"a": 1, "b": 2}
+    log.policy(strategy="drr", quantum=3, fairness_key="binding")
+    for _ in range(5):
+        done = claimed(log.ack(*done))
+    log.policy(strategy="drr", quantum=3)
+    assert {key["fairness_key"]: key["deficit"] for key in log.summary()["keys"]} == before
+    assert keys(log.ack(*done)) == "a b b"
+    log.assert_replays([3], frozenset({1, 4, 7, 9}))
+
+
 # ---------------------------------------------------------------------- revisions
 def test_a_missing_revision_stops_the_partition_and_nothing_is_granted_meanwhile() -> None:
     log = drr()
