@@ -124,6 +124,7 @@ class KafkaIntake:
         self._released = self._released_bytes = 0  # written by the loop
         self._wanted: dict[int, int] = {}  # offsets to commit, asked for by the loop
         self._wanted_lock = threading.Lock()
+        self._delayed: set[int] = set()  # partitions whose last commit was refused, as was told
         self._has_room = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="invoker-intake", daemon=True)
@@ -334,12 +335,18 @@ class KafkaIntake:
             if error is not None or each.error is not None
         }
         if refused:
-            reason = next(iter(refused.values()))
-            self._loop.call_soon_threadsafe(self._commit_failed, sorted(refused), reason)
+            self._commit_failed(sorted(refused), next(iter(refused.values())))
+        self._delayed.difference_update(
+            each.partition for each in positions if each.partition not in refused
+        )
 
     def _commit_failed(self, partitions: Sequence[int], reason: KafkaError | None) -> None:
-        _LOG.info("invoker_commit_delayed", extra={"partitions": partitions, "reason": str(reason)})
-        self._the_sink.commit_failed(partitions)
+        """Have it tried again; said once, since a rebalance refuses all that are under way."""
+        if not self._delayed.issuperset(partitions):
+            self._delayed.update(partitions)
+            extra = {"partitions": partitions, "reason": str(reason)}
+            _LOG.info("invoker_commit_delayed", extra=extra)
+        self._loop.call_soon_threadsafe(self._the_sink.commit_failed, partitions)
 
     # ------------------------------------------------------------------ both
     @property
