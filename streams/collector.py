@@ -7,6 +7,7 @@ objects, a third of a stage's processor time goes into looking (measured: 47 µs
 exceptions, a few a batch: they wait a little longer, as some ten megabytes at most.
 
 A worker is alike: a job is a task, a future and some forty objects that are let go of one by one.
+So is the start of any command: of what a thousand modules define, nothing goes away.
 """
 
 from __future__ import annotations

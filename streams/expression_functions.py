@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
-import cel
 import jmespath
 from jmespath.functions import Functions
 
+from streams.cel_program import compile_cel
 from streams.core.suggestion import suggestion
 
 __all__ = [
@@ -73,7 +73,7 @@ def cel_functions_problem(source: str, /) -> str | None:
 
     Raises: ValueError for a text that is no CEL.
     """
-    called = cast("Iterable[str]", cel.compile(source).functions())
+    called = cast("Iterable[str]", compile_cel(source).functions())
     for name in called:  # operators among them, whose names are no words
         if name not in CEL_FORMS and _NAME.fullmatch(name) is not None:
             return f"there is no function {name!r}{suggestion(name, sorted(CEL_FORMS))}"

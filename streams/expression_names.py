@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
-import cel
 import jmespath
 
+from streams.cel_program import compile_cel
 from streams.core.wire import TriggerEvent
 from streams.expression_functions import LITERALS, RAW_TEXT
 
@@ -56,7 +56,7 @@ def cel_names_problem(source: str, seen: Seen = EVENT, /) -> str | None:
     Raises: ValueError for a text that is no CEL.
     """
     items = set(_ITEM.findall(source))
-    variables = cast("Iterable[str]", cel.compile(source).variables())
+    variables = cast("Iterable[str]", compile_cel(source).variables())
     for name in sorted({*variables} - {*seen} - items - _LIBRARIES):
         if not _is_type(name):
             return _no_variable(name, seen)
@@ -82,7 +82,7 @@ def jmespath_names_problem(source: str, seen: Seen = EVENT, /) -> str | None:
 def _is_type(name: str) -> bool:
     """Whether a name that is no variable of ours is one of CEL's types, as in `type(x) == int`."""
     try:
-        cel.compile(name).execute({})
+        compile_cel(name).execute({})
     except (RuntimeError, ValueError):
         return False
     return True

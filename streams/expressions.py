@@ -21,10 +21,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cel
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from streams.cel_program import compile_cel
 from streams.core.event_json import payload_of
 from streams.core.expression import CHARS_MAX, Failed
 from streams.core.wire import TriggerEvent
@@ -258,7 +258,7 @@ def _bounded_cel(source: str) -> Any:  # noqa: ANN401 - the library's program, w
     if any(len(_COMPREHENSION.findall(text)) > 1 for text in (source, _COMMENT.sub("", source))):
         message = f"has more than one of {', '.join(MACROS.split('|'))}"
         raise ValueError(message)
-    return cel.compile(source)
+    return compile_cel(source)
 
 
 def _evaluate(program: Callable[[Any], Any], event: Any) -> Any:  # noqa: ANN401 - see the protocol

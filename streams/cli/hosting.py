@@ -1,9 +1,12 @@
 """Roles that a command runs itself, for as long as it takes, where nobody else does.
 
-Only beside a broker of our own: on a cluster that is named, whoever runs it runs the roles.
+Only beside a broker of our own: on a cluster that is named, whoever runs it runs the roles.  Where
+somebody does, the application is not even loaded: that is half of what a command takes.
 
 Source: DESIGN "The embedded broker"; seed worker-dispatch, "CLI workflow".
 """
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from streams.app import Application, Plan
 from streams.cli.cluster import cluster_with_topics
 from streams.cli.options import notice
 from streams.edge.group_members import memberships
@@ -72,6 +74,8 @@ def _unserved(settings: Settings) -> list[Role]:
 async def _hosted(
     settings: Settings, roles: list[Role], work: Callable[[Settings], _Result]
 ) -> _Result:
+    from streams.app import Application, Plan
+
     application = Application(Plan(settings=settings, roles=roles))
     working: asyncio.Future[_Result] | None = None
     try:

@@ -18,6 +18,7 @@ from typing import Annotated, Literal
 import typer
 
 from streams import __version__
+from streams.collector import look_seldom
 from streams.errors import HarnError
 from streams.observe import logs
 
@@ -45,6 +46,8 @@ _SINGLE = {"demo", "doctor", "fleet", "settings"}
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `harn` with `arguments` (by default those of the process) and exit."""
+    if arguments is None:
+        look_seldom()  # a sixth of the start would go into looking through what is imported
     given = list(sys.argv[1:] if arguments is None else arguments)
     run_and_exit(_assemble(given), given, "harn")
 

@@ -5,7 +5,13 @@
 Settings come from the environment, as everywhere.
 """
 
+# ruff: noqa: E402
+
 from __future__ import annotations
+
+from streams.collector import look_seldom
+
+look_seldom()  # as `harn` does, before anything is imported
 
 import argparse
 import asyncio

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-
-import requests
-from jgo.maven import MavenContext
 
 from streams.edge.broker.progress import Progress, Step
 from streams.errors import BrokerError
@@ -37,10 +34,7 @@ KAFKA_VERSION = "4.3.1"
 
 # Most jars are small: the time goes into round trips, not bytes.
 _PARALLEL_DOWNLOADS = 8
-_ATTEMPTS = 3
-_TIMEOUT_S = 30
 _SPARE_BYTES = 20_000_000
-_CHUNK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +146,9 @@ def _fetch(settings: Settings, folder: Path, jars: list[Jar], progress: Progress
             retryable=False,
             remedy="free some space, or set HARN_CACHE_DIR to a folder on another disk",
         )
+    # Imported here: what resolves and downloads is a tenth of a second of every command's start,
+    # and is needed once.
+    repository = importlib.import_module("streams.edge.broker.repository")
     progress(Step(f"Fetching Kafka {KAFKA_VERSION}", 0, total_bytes))
     done_bytes = 0
     one_at_a_time = Lock()
@@ -167,7 +164,14 @@ def _fetch(settings: Settings, folder: Path, jars: list[Jar], progress: Progress
         ThreadPoolExecutor(_PARALLEL_DOWNLOADS, thread_name_prefix="fetch-kafka") as pool,
     ):
         fetched = [
-            pool.submit(_fetch_one, settings, jar, Path(staging) / jar.file_name, report)
+            pool.submit(
+                repository.fetch,
+                settings.maven_repository,
+                jar.coordinate,
+                jar.sha256,
+                Path(staging) / jar.file_name,
+                report,
+            )
             for jar in jars
         ]
         try:
@@ -175,75 +179,6 @@ def _fetch(settings: Settings, folder: Path, jars: list[Jar], progress: Progress
                 each.result().replace(folder / jar.file_name)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _fetch_one(settings: Settings, jar: Jar, path: Path, report: Callable[[int], None]) -> Path:
-    """Download one jar to `path` and prove that it is the locked one."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            found = _download(_address(settings, jar), path, report)
-            break
-        except requests.RequestException as error:
-            gone = error.response is not None and error.response.status_code == HTTPStatus.NOT_FOUND
-            if gone or attempt == _ATTEMPTS:
-                raise BrokerError(
-                    f"cannot fetch {jar.coordinate} for the embedded Kafka: {_reason(error)}",
-                    retryable=not gone,
-                    remedy="check the network (only the first start needs it), set "
-                    "HARN_MAVEN_REPOSITORY to a mirror, or KAFKA_BOOTSTRAP_SERVERS to a cluster",
-                ) from error
-    else:
-        raise AssertionError("the last attempt returns or raises")
-    if found != jar.sha256:
-        raise BrokerError(
-            f"checksum of {jar.coordinate} does not match: fetched SHA-256 {found}, "
-            f"expected {jar.sha256}",
-            retryable=False,
-            remedy="do not use that repository: what it serves is not the published jar",
-        )
-    return path
-
-
-def _address(settings: Settings, jar: Jar) -> str:
-    """Return where the jar is published; the public repository is the resolver's business."""
-    mirror = settings.maven_repository
-    context = MavenContext(remote_repos=None if mirror is None else {"mirror": mirror})
-    (repository,) = context.remote_repos.values()
-    group, artifact, version = jar.coordinate.split(":")
-    found = context.project(group, artifact).at_version(version).artifact()
-    return f"{repository}/{found.component.path_prefix.as_posix()}/{found.filename}"
-
-
-def _download(address: str, path: Path, report: Callable[[int], None]) -> str:
-    """Write what is at `address` to `path` and return its SHA-256."""
-    digest = hashlib.sha256()
-    reported_bytes = 0
-    try:
-        with (
-            requests.get(address, stream=True, timeout=_TIMEOUT_S) as answer,
-            path.open("wb") as file,
-        ):
-            answer.raise_for_status()
-            for chunk in answer.iter_content(_CHUNK_BYTES):
-                file.write(chunk)
-                digest.update(chunk)
-                report(len(chunk))
-                reported_bytes += len(chunk)
-    except requests.RequestException:
-        report(-reported_bytes)
-        raise
-    return digest.hexdigest()
-
-
-def _reason(error: requests.RequestException) -> str:
-    """Say it in one line and without addresses: a client's own message is a paragraph of them."""
-    if error.response is not None:
-        return f"the repository answers {error.response.status_code} {error.response.reason}"
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {_TIMEOUT_S} s"
-    if isinstance(error, requests.ConnectionError):
-        return "the repository cannot be reached"
-    return f"the download broke off ({type(error).__name__})"
 
 
 def _sha256(path: Path) -> str:
