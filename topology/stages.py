@@ -61,6 +61,11 @@ INBOX = Stage(
                 ticking=False,
             ),
             RowType(
+                prefix="dedupe",
+                schema="row_dedupe",
+                doc="Repeats dropped, and how many `s:` rows there are; one row.",
+            ),
+            RowType(
                 prefix="c",
                 schema="row_cron",
                 doc="`c:<trigger id>`: a cron trigger that fires here; due at its next tick.",
@@ -140,6 +145,11 @@ DISPATCH = Stage(
                 doc="`k:<length of the id>:<trigger id>:<dedupe key>`: claimed until it expires.",
                 due_field="expires_at_ms",
                 ticking=False,
+            ),
+            RowType(
+                prefix="dedupe",
+                schema="row_dedupe",
+                doc="Repeats by a trigger's own key, and how many `k:` rows there are; one row.",
             ),
             RowType(
                 prefix="p",

@@ -17,6 +17,8 @@ _COUNTS = (
     "inferred_pending_retries",
     "inbox_claims_written",
     "inbox_envelopes_written",
+    "inbox_duplicates_rejected",
+    "inbox_active_entries",
 )
 
 

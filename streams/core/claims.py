@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streams.core import revision
+from streams.core import dedupe_counts, revision
 from streams.core.record import Output
 from streams.core.state import State
 from streams.core.wire import DedupeClaim, RowClaim, RowDispatch
@@ -45,7 +45,9 @@ def holder(state: State, row: RowDispatch, value: str, /) -> RowClaim | None:
 def claim(state: State, row: RowDispatch, value: str, retention_ms: int, /) -> Iterable[Output]:
     """Claim a value that nobody holds; makes room for it where there is none."""
     key = row_key(row["trigger_id"], value)
+    known = state.rows.count("k")
     state.rows.delete(key)  # an expired one
+    forgotten = known - state.rows.count("k")
     excess = state.rows.count("k") + 1 - revision.policy_in_force(state)["dedupe_rows_max"]
     outputs: list[Output] = []
     for _ in range(min(excess, _EVICTIONS_MAX)):
@@ -60,6 +62,7 @@ def claim(state: State, row: RowDispatch, value: str, retention_ms: int, /) -> I
         "expires_at_ms": state.now_ms + retention_ms,
     }
     state.rows.put(key, made)
+    dedupe_counts.count(state, "k", forgotten=forgotten)
     said: DedupeClaim = {
         "binding_id": row["trigger_id"],
         "dedupe_key": value,
@@ -70,9 +73,15 @@ def claim(state: State, row: RowDispatch, value: str, retention_ms: int, /) -> I
     return (*outputs, Output(CLAIMS, "dedupe_claim", _topic_key(made), said))
 
 
+def refused(state: State, /) -> None:
+    """An event was dropped, since an earlier one holds its value."""
+    dedupe_counts.count(state, "k", duplicates=1)
+
+
 def expired(state: State, key: str, row: RowClaim, /) -> Iterable[Output]:
     """Forget a claim, here and on the topic."""
     state.rows.delete(key)
+    dedupe_counts.count(state, "k", forgotten=1)
     return (Output(CLAIMS, "dedupe_claim", _topic_key(row), None),)
 
 

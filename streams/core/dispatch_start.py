@@ -76,6 +76,7 @@ def _first_only(
     """Let a dispatch go on if no earlier one has its value of `dedupe_key`."""
     first = claims.holder(state, row, value)
     if first is not None:
+        claims.refused(state)
         detail = {"dedupe_key": value, "first_event_id": first["event_id"]}
         return skip(state, row, "dedupe", detail)
     claimed = claims.claim(state, row, value, flow.retention_ms)

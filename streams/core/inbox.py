@@ -24,7 +24,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from streams.core import bounds, channel, cron, dlq_words, foreign, ids, revision
+from streams.core import (
+    bounds,
+    channel,
+    cron,
+    dedupe_counts,
+    dlq_words,
+    foreign,
+    ids,
+    revision,
+)
 from streams.core.expression import Expressions, Failed
 from streams.core.intake_plan import IntakePlan, plan_of, take
 from streams.core.record import Output, Record, Rejection
@@ -113,6 +122,7 @@ def _on_event_ingested(state: State, record: Record) -> Answer:
     seen: RowSeen | None = state.rows.get(seen_key)
     headers = _headers(event, record)
     if seen is not None and seen["expires_at_ms"] > state.now_ms:
+        dedupe_counts.count(state, "s", duplicates=1)
         dropped: LifecycleEventDeduplicated = {
             "event_id": event["id"],
             "provider": event["provider"],
@@ -198,6 +208,7 @@ def _remember(state: State, seen_key: str, event_id: str) -> None:
     """Keep the event's key for the window; the oldest go when there are too many."""
     policy = revision.policy_in_force(state)
     rows = state.rows
+    forgotten = rows.count("s")
     rows.delete(seen_key)  # an expired one
     # Room is made first: the new row may expire before older ones, and must not be the one to go.
     excess = rows.count("s") + 1 - policy["dedupe_rows_max"]
@@ -209,7 +220,9 @@ def _remember(state: State, seen_key: str, event_id: str) -> None:
         "event_id": event_id,
         "expires_at_ms": state.now_ms + policy["event_id_window_ms"],
     }
+    forgotten -= rows.count("s")
     rows.put(seen_key, row)
+    dedupe_counts.count(state, "s", forgotten=forgotten)
 
 
 def _matching(index: _Index, envelope: EventIngested) -> list[BindingDefinition]:
@@ -332,6 +345,7 @@ def _on_due(
         index: _Index = state.index
         return cron.on_due(state, key, row, index.calendar)
     state.rows.delete(key)
+    dedupe_counts.count(state, "s", forgotten=1)
     return ()
 
 

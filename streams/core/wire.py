@@ -1617,6 +1617,14 @@ class RowCron(TypedDict):
     zone_rules: str
 
 
+class RowDedupe(TypedDict):
+    """How many repeats a partition has dropped, and what it remembers to know them by."""
+
+    duplicates: int
+    forgotten: int
+    active: int
+
+
 class RowDispatch(TypedDict):
     """A live dispatch."""
 

@@ -1,5 +1,13 @@
 """What the dispatcher has in hand, from its rows and the inbox's place: true from any host.
 
+| count | of |
+|---|---|
+| `inbox_fast_path_hits` | events whose delivery or id inbox had seen: they went no further |
+| `inbox_durable_hits` | events whose value of a trigger's `dedupe_key` was claimed |
+| `inbox_duplicates_rejected` | both |
+| `inbox_active_entries` | deliveries, ids and values that are remembered |
+| `inbox_expired_entries` | those that were, and are not any more |
+
 Source: SEMANTICS 5.5.
 """
 
@@ -7,13 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
 from streams.audit.kafka_log import KafkaLog
-from streams.audit.table_rows import table_rows
+from streams.audit.table_rows import busy_row, table_rows
 from streams.codec import Codec, DecodeError
-from streams.core.wire import RowDispatch
+from streams.core.dedupe_counts import DEDUPE_ROW
+from streams.core.wire import RowDedupe, RowDispatch
 from topology import TOPOLOGY
 
 __all__ = ["dispatcher_report"]
@@ -25,16 +35,36 @@ LISTED_MAX = 1_000
 """Dispatches and envelopes that are named; the counts are of all."""
 
 
+@dataclass(slots=True)
+class _Repeats:
+    """What the partitions of a stage have counted, together."""
+
+    duplicates: int = 0
+    forgotten: int = 0
+    active: int = 0
+
+    def add(self, row: RowDedupe) -> None:
+        """Add what one partition has counted."""
+        self.duplicates += row["duplicates"]
+        self.forgotten += row["forgotten"]
+        self.active += row["active"]
+
+
 def dispatcher_report(log: KafkaLog, codec: Codec) -> dict[str, Any]:
     """Return counts and names of what is in flight, waits for a retry, or is not folded yet.
-
-    What nobody keeps a count of is None: the metrics of inbox have it since each member's start.
 
     Raises: BrokerError.
     """
     running: list[str] = []
     retrying: list[str] = []
-    for _, _, value in table_rows(log, codec, TOPOLOGY.stage("dispatch"), "d:"):
+    inbox = _Repeats()
+    for _, _, value in busy_row(log, codec, TOPOLOGY.stage("inbox"), DEDUPE_ROW):
+        inbox.add(cast("RowDedupe", value))
+    claims = _Repeats()
+    for _, key, value in table_rows(log, codec, TOPOLOGY.stage("dispatch"), "d:", DEDUPE_ROW):
+        if key == DEDUPE_ROW:
+            claims.add(cast("RowDedupe", value))
+            continue
         row = cast("RowDispatch", value)
         name = f"{row['binding_key']}:{row['event_id']}:{row['attempt']}"
         if row["status"] in _AT_INVOKER:
@@ -49,11 +79,11 @@ def dispatcher_report(log: KafkaLog, codec: Codec) -> dict[str, Any]:
         "inferred_pending_retries": len(retrying),
         "inbox_claims_written": _appended(log, "trigger.inbox.claims"),
         "inbox_envelopes_written": _appended(log, "trigger.inbox.envelopes"),
-        "inbox_duplicates_rejected": None,
-        "inbox_fast_path_hits": None,
-        "inbox_durable_hits": None,
-        "inbox_expired_entries": None,
-        "inbox_active_entries": None,
+        "inbox_duplicates_rejected": inbox.duplicates + claims.duplicates,
+        "inbox_fast_path_hits": inbox.duplicates,
+        "inbox_durable_hits": claims.duplicates,
+        "inbox_expired_entries": inbox.forgotten + claims.forgotten,
+        "inbox_active_entries": inbox.active + claims.active,
         "in_flight_dispatches": sorted(running)[:LISTED_MAX],
         "pending_retries": sorted(retrying)[:LISTED_MAX],
         "stranded_envelopes": stranded,

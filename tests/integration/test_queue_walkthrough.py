@@ -85,8 +85,30 @@ def standing(settings: Settings, consumer: Path) -> dict[str, Any]:
     return {name: found[name] for name in ("queue", "ready", "in_flight", "acked", "responses")}
 
 
+def repeats(settings: Settings, consumer: Path) -> dict[str, Any]:
+    found = answer(queue(settings, consumer, "ls", "--json"))["dispatcher"]
+    names = ("duplicates_rejected", "fast_path_hits", "durable_hits")
+    names += ("expired_entries", "active_entries")
+    return {f"inbox_{name}": found[f"inbox_{name}"] for name in names}
+
+
 def in_words(**depths: int) -> dict[str, Any]:
     return {"queue": "triage", "ready": 0, "in_flight": 0, "acked": 0, "responses": 0, **depths}
+
+
+async def count_repeats(settings: Settings, consumer: Path) -> None:
+    """Three of the five events are delivered again, and `ls` knows of it."""
+    await emit(settings, [event(number) for number in range(3)])
+    await eventually(
+        lambda: len(read(settings, "triggers.lifecycle", {"EventDeduplicated"})) == 3, "repeats"
+    )
+    assert await asyncio.to_thread(repeats, settings, consumer) == {
+        "inbox_duplicates_rejected": 3,
+        "inbox_fast_path_hits": 3,
+        "inbox_durable_hits": 0,
+        "inbox_expired_entries": 0,
+        "inbox_active_entries": 5,
+    }
 
 
 async def test_a_producer_and_a_consumer_share_a_queue(
@@ -109,6 +131,8 @@ async def test_a_producer_and_a_consumer_share_a_queue(
         # `ls` waits for what was written before it was called: nobody waits for the relay here.
         found = await asyncio.to_thread(standing, settings, consumer)
         assert found == in_words(ready=5)  # vectors 5-01 and 5-08
+
+        await count_repeats(settings, consumer)
 
         refused = await asyncio.to_thread(queue, settings, consumer, "purge", "triage")
         assert (refused.returncode, "--confirm" in refused.stderr) == (2, True)  # vector 5-17

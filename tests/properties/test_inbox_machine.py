@@ -40,6 +40,7 @@ class InboxMachine(RuleBasedStateMachine):
         self.seen: dict[Any, tuple[int, str]] = {}
         self.bindings: dict[str, BindingDefinition] = {}
         self.revision = 0
+        self.repeats = self.remembered = 0
         self.publish([], set())
 
     @rule(added=st.lists(BINDINGS, max_size=3), drained=st.sets(st.integers(0, 5), max_size=2))
@@ -81,7 +82,9 @@ class InboxMachine(RuleBasedStateMachine):
         if ends_ms > self.log.now_ms:
             [out] = outputs
             assert (out.kind, out.value["first_event_id"]) == ("EventDeduplicated", first)
+            self.repeats += 1
             return
+        self.remembered += 1
         self.remember(key, found["id"])
         self.check_matches(outputs, found, trigger_id, version)
 
@@ -127,6 +130,10 @@ class InboxMachine(RuleBasedStateMachine):
             row_key(key) for key, (ends_ms, _) in self.seen.items() if ends_ms > self.log.now_ms
         }
         assert must <= rows
+        counted = self.log.rows.get("dedupe", {"duplicates": 0, "active": 0, "forgotten": 0})
+        assert counted["duplicates"] == self.repeats
+        assert counted["active"] == len(rows)
+        assert counted["active"] + counted["forgotten"] == self.remembered
 
     def teardown(self) -> None:
         self.log.assert_replays([3, 1, 4], reload_at=frozenset({1, 3, 4, 8}))

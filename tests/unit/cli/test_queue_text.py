@@ -13,6 +13,8 @@ DISPATCHER = {
     "inferred_pending_retries": 1,
     "inbox_claims_written": 0,
     "inbox_envelopes_written": 12,
+    "inbox_duplicates_rejected": 3,
+    "inbox_active_entries": 9,
     "in_flight_dispatches": ["issues@v1:e1:1"],
     "pending_retries": ["issues@v1:e2:2"],
     "stranded_envelopes": [
@@ -66,7 +68,8 @@ def test_every_line_of_a_listing() -> None:
     assert list(lines_of_listing(document)) == [
         (
             "dispatcher dispatcher_in_flight=1 dispatcher_retry_queue_depth=1 inferred_in_flight=1 "
-            "inferred_pending_retries=1 inbox_claims_written=0 inbox_envelopes_written=12"
+            "inferred_pending_retries=1 inbox_claims_written=0 inbox_envelopes_written=12 "
+            "inbox_duplicates_rejected=3 inbox_active_entries=9"
         ),
         (
             "queue bulk ready=0 in_flight=0 acked=0 purged=0 responses=0 oldest_unclaimed_age=- "

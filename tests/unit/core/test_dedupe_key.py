@@ -97,6 +97,20 @@ def test_the_first_one_claims_the_value_and_repeats_are_skipped_on_the_record() 
     assert "invoke" in kinds(log.match("c", "8"))
 
 
+def test_repeats_and_what_is_remembered_are_counted() -> None:
+    log = ClaimLog({"retry": {"retention_days": 2}}, rows_max=2)
+    for number, value in enumerate("xyxzx"):
+        log.now_ms += 1
+        log.match(f"d{number}", value)
+    # The third is a repeat; the fourth takes the room of x, and the fifth that of y.
+    assert log.rows["dedupe"] == {"duplicates": 1, "forgotten": 2, "active": 2}
+    log.tick(2 * DAY_MS)
+    assert log.rows["dedupe"] == {"duplicates": 1, "forgotten": 4, "active": 0}
+    log.match("later", "z")
+    assert log.rows["dedupe"] == {"duplicates": 1, "forgotten": 4, "active": 1}
+    log.assert_replays([2, 1], reload_at=frozenset({1, 2}))
+
+
 def test_a_claim_outlives_its_dispatch_and_ends_with_its_days() -> None:
     log = ClaimLog({"retry": {"retention_days": 2}, "when": "cel:false"})
     log.match("a", "7")
