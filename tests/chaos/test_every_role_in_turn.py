@@ -130,7 +130,6 @@ def test_nothing_is_lost_or_cancelled_when_every_role_restarts_and_then_is_kille
         wait_until(
             f"{count} outcomes", lambda: sum(terminal_records(settings).values()) >= count, 120
         )
-        fleet.wait_up()
         codes = fleet.terminate()
     assert restarts == {role: [0] for role in ROLES}, "a restart is orderly"
     assert set(codes.values()) == {0}, codes

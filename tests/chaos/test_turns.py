@@ -88,7 +88,6 @@ def _storm(broker: PrivateBroker, folder: Path, *, sessions: int, turns: int, ki
         _wait_until_ended(settings, len(jobs) - len(jobs) // (kills + 2))
         fleet[zombie].resume()
         _wait_until_ended(settings, len(jobs))
-        fleet.wait_up()
         codes = fleet.terminate()
     assert set(codes.values()) == {0}, codes
     claims = [each.value for each in read(settings, "agent.turns.claims", {"turn_claimed"})]

@@ -164,7 +164,12 @@ class Fleet:
         )
 
     def terminate(self, timeout_s: float = 60.0) -> dict[str, int]:
-        """Stop supervising and every member, all at once; returns exit codes."""
+        """Stop supervising and every member, all at once; returns exit codes.
+
+        Members that failed on the way are waited for: one that only starts ends by the signal.
+        """
+        if self._supervise:
+            self.wait_up()
         self._closing.set()
         if self._supervise:
             self._thread.join()
