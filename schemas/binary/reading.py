@@ -183,8 +183,15 @@ class _Reading:
     def _blocks(self) -> Generator[None]:
         """Add the loops over blocks and items; the body of a `with` reads one item."""
         count = self._source.name("count")
-        self._source.add(f"{count}, at = read_count(data, at)")
+        self._count(count)
         with self._source.block(f"while {count}:"):
             with self._source.block(f"for _ in range({count}):"):
                 yield
-            self._source.add(f"{count}, at = read_count(data, at)")
+            self._count(count)
+
+    def _count(self, count: str) -> None:
+        """Read a block's count; most are one byte: even, below 128, and too few to be checked."""
+        self._source.add(f"{count} = data[at]")
+        self._source.add(f"if {count} & 129: {count}, at = read_count(data, at)")
+        with self._source.block("else:"):
+            self._source.add(f"{count} >>= 1", "at += 1")

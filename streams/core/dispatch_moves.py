@@ -76,7 +76,8 @@ def start(state: State, row: RowDispatch) -> list[Output]:
     held_back = hold_back(state, row) if state.index.circuits else None
     if held_back is not None:
         return held_back
-    return [*attempt_started(dispatch_of(state, row)), invoke_again(state, row)]
+    lifecycle, outbox = attempt_started(dispatch_of(state, row))
+    return [lifecycle, outbox, invoke_again(state, row)]
 
 
 def enqueue(state: State, row: RowDispatch, queue: str, priority: str) -> list[Output]:
@@ -124,7 +125,8 @@ def follow(
         superseded = _live(state, dispatch_id)
         outputs += skip(state, superseded, "flow_control", {"flow_control": code})
     if further is not None:
-        return {**further, "gate": None, "due_ms": None}
+        waited = further["gate"] is not None or further["due_ms"] is not None
+        return {**further, "gate": None, "due_ms": None} if waited else further
     if verdict.waits is not None:
         state.rows.put(row_key(row["dispatch_id"]), verdict.waits)
     elif verdict.full:
@@ -166,6 +168,8 @@ def let_on(state: State, row: RowDispatch, gates: Iterable[str]) -> list[Output]
     """
     index: DispatchIndex = state.index
     outputs = admission.let_go(index.slots, row, gates)
+    if not index.slots.waiting:
+        return outputs
     if index.flow(row["binding_key"]).slots:
         index.freed.append(row)
     if index.letting_on:
@@ -245,7 +249,9 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
     invoked: RowDispatch = row
     if row["status"] != status or row["due_ms"] is not None or row["invoker_id"] is not None:
         invoked = {**row, "status": status, "due_ms": None, "invoker_id": None}
-    state.rows.put(row_key(row["dispatch_id"]), invoked)
+    key = row_key(row["dispatch_id"])
+    if state.rows.get(key) is not invoked:  # a new one that passed its gates is stored as it is
+        state.rows.put(key, invoked)
     dispatch, event = dispatch_of(state, invoked), event_of(state, row)
     if evaluates:
         assert flow.function is not None, "only a function is evaluated by an invoker"

@@ -99,8 +99,9 @@ def _before_gates(
     if flow.direct and not index.circuits:
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)
-    size = batch_bytes(event) if flow.batch is not None else 0
-    row = {**row, "rank": flow.rank(row["keys"]), "body_bytes": size}
+    if flow.priority or flow.batch is not None:
+        size = batch_bytes(event) if flow.batch is not None else 0
+        row = {**row, "rank": flow.rank(row["keys"]), "body_bytes": size}
     if flow.function is not None or flow.spend is not None:
         return (*evaluated, *dispatch_predicate.begin(state, row))
     return (*evaluated, *advance(state, row, None))

@@ -59,11 +59,17 @@ def keep(
     """Store a window; it is forgotten once its last start lies a period back."""
     kept = window.max * _BYTES
     over_ms = state.now_ms - window.period_ms
-    starts, due = _after(over_ms, happened[-kept:]), _after(over_ms, planned[-kept:])
+    starts, last_ms = _after(over_ms, happened[-kept:]), _last(happened)
+    if planned == happened:
+        due = _AS_STARTED if starts else NONE
+    else:
+        due, last_ms = _after(over_ms, planned[-kept:]), max(last_ms, _last(planned))
+        if due and due == starts:
+            due = _AS_STARTED
     row: RowWindow = {
         "starts": starts,
-        "planned": _AS_STARTED if due and due == starts else due,
-        "expires_at_ms": max(_last(happened), _last(planned)) + window.period_ms,
+        "planned": due,
+        "expires_at_ms": last_ms + window.period_ms,
     }
     state.rows.put(row_key(key, prefix), row)
 
