@@ -84,10 +84,11 @@ soak: setup ## What is too long for every change: load, kills, schedules (ARGS= 
 vectors: setup ## Write the golden logs' outputs anew: look at the difference, it is a change of behaviour.
 	$(BIN)/python -m tests.vectors.regenerate
 
-lock: setup ## Write both lock files anew: requirements.lock (needs uv) and the broker's jars.
+lock: setup ## Write the lock files anew: requirements.lock (needs uv), the broker's jars and classes.
 	uv pip compile --quiet --no-header --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --group dev --extra postgres pyproject.toml --output-file requirements.lock
 	$(BIN)/python tools/lock_kafka.py
+	$(BIN)/python tools/list_kafka_classes.py
 
 clean: ## Remove what was built (not .harn, which holds your data).
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -17,6 +17,7 @@ __all__ = [
     "SAYING_WHAT_IS_DONE",
     "controller_properties",
     "jvm_options",
+    "machine_options",
     "node_properties",
     "ports_in",
     "server_properties",
@@ -154,18 +155,30 @@ def _text(rows: dict[str, str]) -> str:
     return "".join(f"{name}={_escaped(value)}\n" for name, value in rows.items())
 
 
-def jvm_options(log: Path, log4j: Path, java_major: int) -> list[str]:
-    """Return the options of the broker's JVM, which logs to `log` as `log4j` says."""
-    options = [
+def machine_options(java_major: int) -> list[str]:
+    """Return what makes the JVM a small and quiet one; its archive of classes asks for the same."""
+    if java_major < _JAVA_WITH_WARNINGS:
+        return [*_SMALL_JVM]
+    return [
         *_SMALL_JVM,
+        "--enable-native-access=ALL-UNNAMED",
+        "--sun-misc-unsafe-memory-access=allow",
+    ]
+
+
+def jvm_options(log: Path, log4j: Path, java_major: int, archive: Path | None) -> list[str]:
+    """Return the options of the broker's JVM, which logs to `log` as `log4j` says.
+
+    Args:  archive: of classes, see `streams.edge.broker.archive`.
+    """
+    return [
+        *machine_options(java_major),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dharn.broker.log={log}",
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        *([] if archive is None else [f"-XX:SharedArchiveFile={archive}"]),
     ]
-    if java_major >= _JAVA_WITH_WARNINGS:
-        options += ["--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow"]
-    return options
 
 
 def _escaped(value: str) -> str:

@@ -28,7 +28,7 @@ from streams.edge.broker.progress import Progress, Step
 from streams.errors import BrokerError
 from streams.settings import Settings
 
-__all__ = ["KAFKA_VERSION", "Jar", "class_path", "locked_jars"]
+__all__ = ["KAFKA_VERSION", "Jar", "class_path", "exclusive", "locked_jars"]
 
 KAFKA_VERSION = "4.3.1"
 
@@ -69,7 +69,7 @@ def class_path(settings: Settings, progress: Progress) -> tuple[Path, ...]:
     jars = locked_jars()
     with _naming_the_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with _exclusive(folder / ".lock"):
+        with exclusive(folder / ".lock"):
             wanted = _unverified(folder, jars)
             if wanted:
                 _fetch(settings, folder, wanted, progress)
@@ -90,8 +90,8 @@ def _naming_the_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold `path` alone: two first starts at once download once."""
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a file of the cache alone: two first starts at once fetch and prepare once."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -26,10 +26,11 @@ _TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime that was asked for its version: `executable` and its major version."""
+    """A runtime that was asked for its version: the major one, and all that it says of itself."""
 
     executable: Path
     major: int
+    build: str = ""
 
 
 FindJava = Callable[[Settings], Java]
@@ -59,13 +60,13 @@ def first_usable(candidates: Iterator[tuple[str, Path | None]]) -> Java:
         if executable is None:
             reasons.append(f"{place}: none")
             continue
-        answer = _version_of(executable)
+        answer = _asked(executable)
         if isinstance(answer, str):
             reasons.append(f"{place}: {executable} {answer}")
-        elif answer < JAVA_MIN:
-            reasons.append(f"{place}: {executable} is Java {answer}")
+        elif answer.major < JAVA_MIN:
+            reasons.append(f"{place}: {executable} is Java {answer.major}")
         else:
-            return Java(executable, answer)
+            return answer
     raise BrokerError(
         f"no Java {JAVA_MIN} or newer for the embedded Kafka ({'; '.join(reasons)})",
         retryable=False,
@@ -82,8 +83,8 @@ def _bundled() -> Path | None:
     return Path(found.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _version_of(executable: Path) -> int | str:
-    """Return the major version, or why there is none, to follow the path in a sentence."""
+def _asked(executable: Path) -> Java | str:
+    """Return the runtime, or why there is none, to follow the path in a sentence."""
     try:
         answer = subprocess.run(  # noqa: S603 - the path is ours or the operator's
             [executable, "-version"],
@@ -96,7 +97,8 @@ def _version_of(executable: Path) -> int | str:
         return f"does not answer within {_TIMEOUT_S} s"
     except OSError as error:
         return f"does not run ({error.strerror or error})"
-    found = _VERSION.search(answer.stderr + answer.stdout)
+    said = answer.stderr + answer.stdout
+    found = _VERSION.search(said)
     if answer.returncode != 0 or found is None:
         return f"does not run (exit code {answer.returncode})"
-    return int(found[1])
+    return Java(executable, int(found[1]), said)

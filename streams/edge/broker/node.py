@@ -12,7 +12,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Literal
 import psutil
 
 from streams.edge.broker import config, jars, java, ports, process
+from streams.edge.broker.archive import class_archive
 from streams.edge.broker.fencing import fence_former_life
 from streams.edge.broker.files import BrokerFiles, Memory
 from streams.edge.broker.progress import Progress, Step, silent
@@ -138,16 +139,17 @@ def _start(
     """Write the configuration, format the directory the first time, and launch Kafka."""
     _check_space(files.root)
     runtime = find_java(settings)
-    class_path = ":".join(str(jar) for jar in jars.class_path(settings, progress))
+    class_path = jars.class_path(settings, progress)
+    archive = class_archive(runtime, class_path, progress)
     files.log4j.write_text(config.LOG4J_PROPERTIES, "ascii")
     files.console.write_bytes(b"")
-    fencing = _launch(runtime, files.fencing_log, files.log4j, class_path)
+    fencing = _launch(runtime, files.fencing_log, files.log4j, class_path, archive)
     fence_former_life(fencing, files, progress)
     broker_port, controller_port = _choose_ports(files, port, progress)
     files.properties.write_text(
         config.server_properties(files.data, broker_port, controller_port), "ascii"
     )
-    launch = _launch(runtime, files.log, files.log4j, class_path)
+    launch = _launch(runtime, files.log, files.log4j, class_path, archive)
     if not (files.data / "meta.properties").is_file():
         progress(Step("Preparing Kafka's directory"))
         _format(launch, files)
@@ -171,9 +173,11 @@ def _start(
     )
 
 
-def _launch(runtime: java.Java, log: Path, log4j: Path, class_path: str) -> list[str]:
-    options = config.jvm_options(log, log4j, runtime.major)
-    return [str(runtime.executable), *options, "-cp", class_path]
+def _launch(
+    runtime: java.Java, log: Path, log4j: Path, class_path: Sequence[Path], archive: Path | None
+) -> list[str]:
+    options = config.jvm_options(log, log4j, runtime.major, archive)
+    return [str(runtime.executable), *options, "-cp", ":".join(str(jar) for jar in class_path)]
 
 
 def _found(
