@@ -47,6 +47,8 @@ class DispatchGatesModel:
     skips: dict[str, str] = field(default_factory=dict)
     dead: dict[str, str] = field(default_factory=dict)
     merged: dict[str, list[str]] = field(default_factory=dict)
+    delays: dict[str, int] = field(default_factory=dict)
+    """What a throttle says to those who have to wait."""
     arrivals: int = 0
     hits: _Starts = field(default_factory=lambda: defaultdict(list))
     happened: _Starts = field(default_factory=lambda: defaultdict(list))
@@ -89,6 +91,10 @@ class DispatchGatesModel:
         if each.due_ms and len(heirs) > 1:
             heirs[1].due_ms = each.due_ms
         self._gone(each)
+
+    def in_line(self) -> list[str]:
+        """Who waits, for a gate or a retry, by arrival."""
+        return [each.name for each in self.live.values() if each.at != "running"]
 
     # ------------------------------------------------------------------ through the gates
     def _go_on(self, each: Passing, passed: str) -> None:
@@ -193,8 +199,29 @@ class DispatchGatesModel:
         if not self._waiting("throttle", key) and self._has_room("throttle", key, self.happened):
             self.happened[key].append(self.now_ms)
             return True
+        ahead = self._waiting("throttle", key)
         each.since_ms = self.now_ms
-        return self._wait(each, "throttle", None)
+        self._wait(each, "throttle", None)
+        if each.name in self.live:
+            self.delays[each.name] = self._planned(self.happened[key], ahead) - self.now_ms
+        return False
+
+    def _planned(self, happened: list[int], ahead: list[Passing]) -> int:
+        """When a throttle lets one start behind others, if all of them do as soon as they may."""
+        most, period_ms = self.flow["throttle"]["max"], self.flow["throttle"]["period_ms"]
+        starts = list(happened)
+        for _ in (*ahead, None):
+            free_ms = starts[-most] + period_ms if len(starts) >= most else 0
+            starts.append(max(self.now_ms, free_ms))
+        return starts[-1]
+
+    def held(self) -> dict[tuple[str, str], int]:
+        """How many hold a slot, by gate and key."""
+        found: dict[tuple[str, str], int] = {}
+        for each in self.live.values():
+            for gate in each.holds:
+                found[gate, each.key(gate)] = self._held(gate, each.key(gate))
+        return found
 
     def _meet_singleton(self, each: Passing, _gate: Mapping[str, Any]) -> bool:
         key = each.key("singleton")
