@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from streams import ending
 from streams.codec import Codec
 from streams.collector import look_seldom
-from streams.core.ready_jobs import mailbox_key
+from streams.core.shards import mailbox_keys
 from streams.core.wire import JobResponse
 from streams.edge.publisher import Publisher
 from streams.edge.queue_catalog import queue_topics, read_configured
@@ -83,8 +83,7 @@ def queue_keys(settings: Settings, codec: Codec, queues: Sequence[str]) -> list[
             provision_queue(settings, queue)
         else:
             create_queue(settings, codec, queue, shards=1, shard_by="tenant")
-        shards = 1 if known is None else known["shards"]
-        keys += [mailbox_key(queue, None if shards == 1 else each) for each in range(shards)]
+        keys += mailbox_keys(queue, known)
     return keys
 
 

@@ -25,7 +25,7 @@ from streams.audit.log import LogReader, LogRecord, Place, Span
 from streams.audit.spool import Sequence, Spool
 from streams.codec import Codec, DecodeError
 from streams.core import scheduler_policy
-from streams.core.ready_jobs import mailbox_key
+from streams.core.shards import mailbox_key
 from streams.core.wire import SchedulerPolicy
 
 __all__ = ["FairnessFeed", "InForce", "MailboxNotes", "cause_of", "note_mailbox"]

@@ -25,6 +25,8 @@ from streams.audit.table_rows import table_rows
 from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
 from streams.core.record import Position
+from streams.core.shards import numbers_of
+from streams.core.wire import FairnessDimension
 from streams.edge.queue_catalog import queue_topics
 from streams.edge.relay.jobs import dealt_of
 from topology.model import Stage
@@ -111,9 +113,9 @@ def _jobs(
 ) -> Iterator[tuple[str, Position]]:
     """Yield the jobs of a queue's topic that its scheduler has folded."""
     partitions = reader.partitions(topic)
-    shard_by = _shard_by(reader, codec, queue)
+    shard_by, numbers = _dealt_by(reader, codec, queue, kept.shards)
     for place, span in reader.spans([(topic, number) for number in range(partitions)]).items():
-        source = Source(queue, topic, place[1], kept.shards, shard_by)
+        source = Source(queue, topic, place[1], kept.shards, shard_by, numbers)
         for records in reader.read(place, span.start, span.end):
             for record in records:
                 dealt = dealt_of(codec, record)
@@ -127,12 +129,14 @@ def _jobs(
 
 
 def _folded_to(kept: _Kept, source: Source, dealt: Dealt) -> int:
-    shard = None if source.shards == 1 else shard_of(source, dealt)
+    shard = None if source.shards == 1 else source.number(shard_of(source, dealt))
     return kept.folded.get((shard, source.partition), 0)
 
 
-def _shard_by(reader: LogReader, codec: Codec, queue: str) -> Any:  # noqa: ANN401 - an enum's symbol
-    """Return what a queue was created with: the first word of the catalog."""
+def _dealt_by(
+    reader: LogReader, codec: Codec, queue: str, shards: int
+) -> tuple[FairnessDimension, tuple[int, ...]]:
+    """Return what a queue's jobs are dealt by, and to which shards: the catalog's first word."""
     places = [("worker.queues", number) for number in range(reader.partitions("worker.queues"))]
     for place, span in reader.spans(places).items():
         for records in reader.read(place, *span):
@@ -140,8 +144,8 @@ def _shard_by(reader: LogReader, codec: Codec, queue: str) -> Any:  # noqa: ANN4
                 if ("kind", b"queue_configured") in record.headers and record.value is not None:
                     said = _read(codec, "queue_configured", record)
                     if not isinstance(said, str) and said["queue"] == queue:
-                        return said["shard_by"]
-    return "tenant"
+                        return said["shard_by"], numbers_of(shards, said["numbers"])
+    return "tenant", ()
 
 
 def _history(

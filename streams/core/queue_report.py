@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streams.core.ready_jobs import mailbox_key
+from streams.core.shards import mailbox_key
 from streams.core.wire import FairnessState, QueueSummary, SchedulerPolicy
 
 __all__ = [

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from streams.core import bounds
 from streams.core.placement import partition_of
+from streams.core.shards import mailbox_key
 from streams.core.wire import (
     FairnessDimension,
     JobRejected,
@@ -40,7 +41,6 @@ __all__ = [
     "Refused",
     "Source",
     "Word",
-    "mailbox_key",
     "ready_job",
     "rejected",
     "shard_of",
@@ -83,6 +83,12 @@ class Source(NamedTuple):
     partition: int
     shards: int = 1
     shard_by: FairnessDimension = "tenant"
+    numbers: tuple[int, ...] = ()
+    """Of its shards; none for 0, 1, 2, …."""
+
+    def number(self, shard: int, /) -> int:
+        """Return the number of a shard."""
+        return self.numbers[shard] if self.numbers else shard
 
 
 class Refused(NamedTuple):
@@ -106,11 +112,6 @@ class Word(NamedTuple):
     kind: str
     key: str
     value: JobsReady | JobRejected
-
-
-def mailbox_key(queue: str, shard: int | None, /) -> str:
-    """Return the key under which a queue, or a shard of it, lives in the mailbox."""
-    return queue if shard is None else f"{queue}#{shard}"
 
 
 def ready_job(
@@ -192,7 +193,7 @@ def words_of(source: Source, dealt: Sequence[Dealt], first: int, following: int,
         word
         for shard, part in enumerate(parts)
         if part
-        for word in _words(source, shard, part, first, following)
+        for word in _words(source, source.number(shard), part, first, following)
     ]
 
 
@@ -261,7 +262,7 @@ def rejected(source: Source, shard: int | None, refused: Refused, /) -> JobRejec
 
 
 def shard_of(source: Source, dealt: Dealt, /) -> int:
-    """Return the shard of a job; what is no job goes to the first."""
+    """Return the shard of a job, from 0; what is no job goes to the first."""
     if isinstance(dealt, Refused):
         return 0
     tenant = dealt["tenant_id"] or NO_TENANT

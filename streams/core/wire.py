@@ -1393,6 +1393,7 @@ class QueueConfigured(TypedDict):
     queue: str
     shards: int
     shard_by: FairnessDimension
+    numbers: Sequence[int]
     configured_at: str
     configured_by: str
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from streams.core import scheduler_policy
-from streams.core.ready_jobs import mailbox_key
 from streams.core.record import Position
+from streams.core.shards import mailbox_key
 from streams.core.wire import PartitionHalted, Policy, QueueSummary, SchedulerPolicy
 from streams.edge.scheduler_proposal import differences
 

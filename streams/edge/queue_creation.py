@@ -18,16 +18,20 @@ from streams.codec import Codec
 from streams.core import worker_queue
 from streams.core.clock import rfc3339
 from streams.core.ready_jobs import SHARDS_MAX
+from streams.core.shards import spread
 from streams.core.wire import FairnessDimension, QueueConfigured
 from streams.edge.publisher import Publisher
 from streams.edge.queue_catalog import CONFIGURED, config_key, queue_topics, read_configured
 from streams.edge.registry_request import who
-from streams.edge.topic_reader import topic_names
+from streams.edge.topic_reader import TopicReader, topic_names
 from streams.errors import ConfigError, TopologyError
 from streams.provision import provision_queue, queue_problem
 from streams.settings import Settings
+from topology.edges import WORKER
 
 __all__ = ["CreatedQueue", "create_queue"]
+
+_REQUESTS, _ = WORKER.writes
 
 
 class CreatedQueue(NamedTuple):
@@ -81,6 +85,7 @@ async def _configure(
         "queue": queue,
         "shards": shards,
         "shard_by": shard_by,
+        "numbers": [] if shards == 1 else spread(queue, shards, _partitions(settings)),
         "configured_at": rfc3339(time.time_ns() // 1_000_000),
         "configured_by": who(),
     }
@@ -94,6 +99,12 @@ async def _configure(
         return first
     finally:
         await publisher.stop()
+
+
+def _partitions(settings: Settings) -> int:
+    """Return how many partitions the mailbox has.  Raises TopologyError, BrokerError."""
+    with TopicReader(settings, _REQUESTS) as reader:
+        return reader.partitions
 
 
 async def _append(publisher: Publisher, codec: Codec, value: QueueConfigured) -> None:

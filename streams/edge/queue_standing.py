@@ -19,7 +19,7 @@ from streams.audit.kafka_log import KafkaLog
 from streams.audit.log import Place
 from streams.codec import Codec, DecodeError
 from streams.core import worker_queue
-from streams.core.ready_jobs import mailbox_key
+from streams.core.shards import mailbox_keys
 from streams.core.wire import QueueSummary
 from streams.edge.ingest.trace import new_uuid
 from streams.edge.publisher import Publisher
@@ -91,12 +91,7 @@ def standings(
 def keys_of(settings: Settings, codec: Codec, queues: Iterable[str]) -> dict[str, list[str]]:
     """Return the mailbox keys of queues: one, or one for each shard."""
     configured = read_configured(settings, codec)
-    found: dict[str, list[str]] = {}
-    for queue in queues:
-        shards = configured[queue]["shards"] if queue in configured else 1
-        numbers: Sequence[int | None] = [None] if shards == 1 else range(shards)
-        found[queue] = [mailbox_key(queue, shard) for shard in numbers]
-    return found
+    return {queue: mailbox_keys(queue, configured.get(queue)) for queue in queues}
 
 
 def _wait_until_relayed(log: KafkaLog, topics: Collection[str], deadline_s: float) -> None:

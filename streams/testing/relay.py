@@ -13,6 +13,7 @@ from collections import deque
 from streams.codec import Codec
 from streams.core import worker_queue
 from streams.core.ready_jobs import Source, Word, words_of
+from streams.core.shards import numbers_of
 from streams.edge.queue_catalog import CONFIGURED, queue_topics
 from streams.edge.relay.jobs import dealt_of
 from streams.testing.memory_kafka import MemoryKafka, header
@@ -104,5 +105,8 @@ def source_of(kafka: MemoryKafka, codec: Codec, queue: str) -> Source:
         if header(record.headers, "kind") == CONFIGURED and record.value is not None:
             said = codec.decode(record.value)[1]
             if said["queue"] == queue:
-                return source._replace(shards=said["shards"], shard_by=said["shard_by"])
+                numbers = numbers_of(said["shards"], said["numbers"])
+                return source._replace(
+                    shards=said["shards"], shard_by=said["shard_by"], numbers=numbers
+                )
     return source

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 from streams.codec import Codec
 from streams.core import worker_queue
 from streams.core.placement import partition_of
-from streams.core.ready_jobs import mailbox_key
+from streams.core.shards import mailbox_key
 from streams.core.wire import GatesAnswered, JobsGranted, JobsWaiting
 from streams.edge.executors.call import Call
 from streams.edge.executors.outcome import timed_out
@@ -267,8 +267,9 @@ class MemoryWorker:
     def _keys(self) -> list[str]:
         keys: list[str] = []
         for queue in self.terms.queues:
-            shards = source_of(self._kafka, self._codec, queue).shards
-            keys += [mailbox_key(queue, None if shards == 1 else each) for each in range(shards)]
+            source = source_of(self._kafka, self._codec, queue)
+            numbers = [source.number(each) for each in range(source.shards)]
+            keys += [mailbox_key(queue, each if len(numbers) > 1 else None) for each in numbers]
         return keys
 
     @property

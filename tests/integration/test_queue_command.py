@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from streams.core.placement import partition_of
+from streams.edge.codecs import codec_of
+from streams.edge.queue_standing import keys_of
 from streams.edge.topic_reader import topic_names
 from streams.settings import Settings
 from tests.support.app_cluster import cli, provision, settings_for_app, write_manifest
@@ -55,6 +58,8 @@ def test_queues_are_created_listed_and_refused(
     wide = cli(settings, "queue", "create", "wide", "--shards", "4", "--shard-by", "binding")
     assert wide.stdout.splitlines()[-1] == "queue wide: 4 shards by binding"
     assert listed(settings) == {"triage": (1, "tenant"), "wide": (4, "binding")}
+    keys = keys_of(settings, codec_of(settings), ["wide"])["wide"]
+    assert {partition_of(key.encode(), settings.partitions) for key in keys} == set(range(4))
     shown = cli(settings, "queue", "list")
     assert "wide    worker.wide    4 by binding" in shown.stdout
 

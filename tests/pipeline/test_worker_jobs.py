@@ -11,6 +11,7 @@ import pytest
 
 from streams.core import scheduler_policy
 from streams.core.manifest import Manifest, parse_manifest
+from streams.core.shards import spread
 from streams.core.wire import SchedulerPolicy
 from streams.edge.handlers import Handlers
 from streams.edge.worker.consumer import Consumer
@@ -178,10 +179,12 @@ def test_a_consumer_manifest_is_loaded_as_a_worker_loads_it(tmp_path: Path) -> N
 
 
 def sharded(driver: PipelineDriver, shards: int) -> None:
+    partitions = driver.kafka.partitions("worker.requests")
     value = {
         "queue": "triage",
         "shards": shards,
         "shard_by": "tenant",
+        "numbers": spread("triage", shards, partitions),
         "configured_at": "2026-01-01T00:00:00.000Z",
         "configured_by": "test",
     }
@@ -242,6 +245,8 @@ def test_every_job_is_acked_once_in_any_weather(seed: int, shards: int) -> None:
     assert acked == {str(each.position.offset): 1 for each in jobs}
     answered = {each.value["job_event_id"] for each in driver.records(RESPONSES, "job_response")}
     assert answered == set(acked)
+    places = {each.position.partition for each in driver.records("worker.requests", "jobs_ready")}
+    assert len(places) == shards, "shards live apart"
     history.the_queues_hold(driver)
     assert driver.audit().word == "verified"
 

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from streams.codec import Codec
 from streams.core.ready_jobs import SHARDS_MAX, Source
+from streams.core.shards import numbers_of
 from streams.core.wire import QueueConfigured
 from streams.edge.queue_catalog import queue_topics, read_configured
 from streams.errors import HarnError
@@ -79,4 +80,5 @@ def _source(queue: str, topic: str, configured: QueueConfigured | None) -> Sourc
     if configured is None:
         return Source(queue, topic, 0)
     shards = min(configured["shards"], SHARDS_MAX)
-    return Source(queue, topic, 0, shards, configured["shard_by"])
+    numbers = numbers_of(shards, configured["numbers"])
+    return Source(queue, topic, 0, shards, configured["shard_by"], numbers)

@@ -20,10 +20,10 @@ from streams.core.ready_jobs import (
     Dealt,
     Refused,
     Source,
-    mailbox_key,
     ready_job,
     words_of,
 )
+from streams.core.shards import mailbox_key
 from streams.core.wire import ReadyJob, TriggerDispatch
 from streams.engine import MAX_INPUT_BYTES
 from streams.testing import event
