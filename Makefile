@@ -9,8 +9,10 @@ STAMP := $(VENV)/.installed
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python)
 PROBE := import ensurepip, ssl, sys, venv; sys.exit(sys.version_info < (3, 11))
 ONCE ?=
+# Tests that need a broker: processes that run them load no others.
+WITH_BROKER := tests/broker tests/chaos tests/helm tests/integration
 
-.PHONY: help setup run test check format generate bench chaos soak vectors lock clean
+.PHONY: help setup run test quick check format generate bench chaos soak vectors lock clean
 
 help: ## Show this help.
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
@@ -46,16 +48,22 @@ $(STAMP): requirements.lock pyproject.toml
 run: setup ## Show the whole thing at work on a Kafka of its own (ONCE=1: end after one round).
 	@$(BIN)/harn demo $(if $(ONCE),--once) $(ARGS)
 
-test: setup check ## Run the checks and the whole suite, broker tests included (ARGS= goes to pytest).
+test: setup ## Run the checks and the whole suite, broker tests included (ARGS= goes to pytest).
 ifdef ARGS
+	@$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest -m "not soak" $(ARGS)
 else
-	$(BIN)/python -m pytest -m "not soak and not broker and not chaos" -n auto --dist worksteal
+	@# Types are looked at by one process, and for as long as a third of these tests takes.
+	@$(MAKE) --no-print-directory -j 2 check quick
 	@# A Kafka each; they wait for most of their time.
-	$(BIN)/python -m pytest -m "broker and not chaos and not soak" -n 3 --dist worksteal --durations=10
+	$(BIN)/python -m pytest -m "broker and not chaos and not soak" $(WITH_BROKER) \
+	  -n 3 --dist worksteal --durations=10
 	@# Tests that kill processes watch clocks: they have the machine for themselves.
-	$(BIN)/python -m pytest -m "chaos and not soak" --durations=10
+	$(BIN)/python -m pytest -m "chaos and not soak" $(WITH_BROKER) --durations=10
 endif
+
+quick: setup ## Only the tests that need no broker, and kill nothing.
+	$(BIN)/python -m pytest -m "not soak and not broker and not chaos" -n auto --dist worksteal
 
 check: setup ## Format, lint, types and import directions.
 	$(BIN)/ruff format --check .

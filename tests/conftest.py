@@ -42,13 +42,13 @@ def nothing_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def handlers_are_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Modules that a manifest of one test exports, and their folder, do not reach the next one."""
-    search_path = list(sys.path)
+    search_path, known = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = search_path
     examples = Path(__file__).parents[1] / "examples"
     places = (str(tmp_path_factory.getbasetemp()), str(examples))
-    for name, module in list(sys.modules.items()):
-        if str(vars(module).get("__file__")).startswith(places):
+    for name in sys.modules.keys() - known:
+        if str(vars(sys.modules[name]).get("__file__")).startswith(places):
             del sys.modules[name]
 
 

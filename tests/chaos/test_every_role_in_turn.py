@@ -100,13 +100,12 @@ def _in_turn(fleet: Fleet, settings: Settings, end: Callable[[Member], None]) ->
         member = fleet[name]
         ends = len(member.exits) + 1
         end(member)
-        wait_until(f"{name} has ended", lambda m=member, n=ends: len(m.exits) >= n, 60)
+        wait_until(f"{name} has ended", lambda m=member, n=ends: len(m.exits) >= n)
         fleet.wait_up()
         done = sum(terminal_records(settings).values())
         wait_until(
             f"events are done after {name} came back",
             lambda d=done: sum(terminal_records(settings).values()) > d,
-            60,
         )
 
 
@@ -127,9 +126,7 @@ def test_nothing_is_lost_or_cancelled_when_every_role_restarts_and_then_is_kille
             _in_turn(fleet, settings, Member.kill)
         finally:
             count = load.end()
-        wait_until(
-            f"{count} outcomes", lambda: sum(terminal_records(settings).values()) >= count, 120
-        )
+        wait_until(f"{count} outcomes", lambda: sum(terminal_records(settings).values()) >= count)
         codes = fleet.terminate()
     assert restarts == {role: [0] for role in ROLES}, "a restart is orderly"
     assert set(codes.values()) == {0}, codes

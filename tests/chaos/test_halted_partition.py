@@ -46,7 +46,6 @@ async def quick(event):
 
 @pytest.mark.chaos
 @pytest.mark.broker
-@pytest.mark.timeout(240)
 def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -65,7 +64,7 @@ def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
         _emit(settings, range(EVENTS // 2, EVENTS))
         free = _events_elsewhere(settings, halted, good)
         assert 0 < len(free) < EVENTS, "the events lie in several partitions"
-        wait_until("the others end", lambda: free <= set(terminal_records(settings)), 60)
+        wait_until("the others end", lambda: free <= set(terminal_records(settings)))
 
         _doctor_names(settings, halted)
         refused = cli(settings, "stage", "skip", str(halted._replace(offset=halted.offset + 1)))
@@ -73,7 +72,7 @@ def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
         assert str(halted) in refused.stderr, "the refusal says where the stage stands"
         skipped = cli(settings, "stage", "skip", str(halted), "--reason", "poison")
         assert skipped.returncode == 0, skipped.stderr
-        wait_until("all end", lambda: set(good) <= set(terminal_records(settings)), 60)
+        wait_until("all end", lambda: set(good) <= set(terminal_records(settings)))
 
         # A second one is mended by new code instead: the process restarts with a fold that works.
         _emit(settings, ["poison_2"])
@@ -84,7 +83,6 @@ def test_a_raising_fold_stops_one_partition_and_a_skip_gets_it_going(
         wait_until(
             "the mended fold passes",
             lambda: "trigger_evt_poison_2" in terminal_records(settings),
-            60,
         )
         assert set(fleet.terminate().values()) == {0}
     assert_one_outcome_each(settings, [*good, "trigger_evt_poison_2"])
@@ -116,7 +114,7 @@ def _emit(settings: Settings, numbers: range | list[str]) -> None:
 
 def _halted(member: Member, times: int) -> Position:
     """The position that the member's log names, once it has halted so many times."""
-    wait_until("a partition halts", lambda: member.said("stage_partition_halted") >= times, 60)
+    wait_until("a partition halts", lambda: member.said("stage_partition_halted") >= times)
     found = re.findall(r"stage_partition_halted .*?position=(\S+)", member.log.read_text())
     return Position.parse(found[-1])
 
@@ -129,5 +127,5 @@ def _events_elsewhere(settings: Settings, halted: Position, events: list[str]) -
         homes = {entry.value["event"]["id"]: entry.partition for entry in entries}
         return homes if set(events) <= set(homes) else {}
 
-    homes = wait_until("all are matched", matched, 60)
+    homes = wait_until("all are matched", matched)
     return {found for found in events if homes[found] != halted.partition}

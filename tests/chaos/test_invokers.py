@@ -176,11 +176,11 @@ def test_what_does_not_end_while_an_invoker_stops_is_issued_again_at_once_and_un
         fleet.wait_ready()
         apply(app.settings, app.manifest)
         asyncio.run(emit(app.settings, [event("held", kind="long")]))
-        wait_until("it runs", begun.exists, 60)
+        wait_until("it runs", begun.exists)
         flag.unlink()
         assert invoker.terminate() == 0
         invoker.start()
-        wait_until("it has ended", lambda: terminal_records(app.settings), 60)
+        wait_until("it has ended", lambda: terminal_records(app.settings))
         assert_one_outcome_each(app.settings, ["trigger_evt_held"])
         (reissued,) = read(app.settings, "triggers.lifecycle", {"InvocationReissued"})
         assert reissued.value["reason"] == "interrupted"
@@ -213,7 +213,7 @@ def test_killed_invokers_leave_no_process_and_no_event_behind(
         assert_one_outcome_each(app.settings, load.ids)
         assert set(fleet.terminate().values()) == {0}
     assert_audit_is_clean(app.settings)
-    wait_until("no process is left", lambda: not alive(app.pids()), 30)
+    wait_until("no process is left", lambda: not alive(app.pids()))
     assert os.getpid() not in app.pids()
 
 
@@ -234,7 +234,6 @@ def test_inbox_waits_for_slow_invokers_and_a_kill_meanwhile_strands_nothing(
         wait_until(
             "a pause is reported",
             lambda: read(app.settings, "orchestrator.lifecycle", {"pump_paused"}),
-            60,
         )
         issued = len(read(app.settings, "trigger.invocations", {"invoke"}))
         ended = len(terminal_records(app.settings))

@@ -63,7 +63,7 @@ class Load:
 
     def reached(self, share: float) -> None:
         wanted = int(self.count * share)
-        wait_until(f"{wanted} outcomes", lambda: self.outcomes() >= wanted, 120)
+        wait_until(f"{wanted} outcomes", lambda: self.outcomes() >= wanted)
 
     def finish(self) -> None:
         self._thread.join()

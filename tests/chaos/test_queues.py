@@ -160,4 +160,4 @@ def _acked(settings: Settings) -> Counter[str]:
 
 
 def _wait_for(settings: Settings, jobs: int) -> None:
-    wait_until(f"{jobs} jobs are done", lambda: len(_acked(settings)) >= jobs, 120)
+    wait_until(f"{jobs} jobs are done", lambda: len(_acked(settings)) >= jobs)

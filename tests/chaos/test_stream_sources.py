@@ -69,13 +69,13 @@ def test_each_record_is_dispatched_once_whichever_reader_is_killed(
         load.start()
         for kill in range(KILLS):
             part = (kill + 1) * RECORDS // (KILLS + 1)
-            wait_until(f"{part} outcomes", lambda part=part: len(_results(settings)) >= part, 60)
+            wait_until(f"{part} outcomes", lambda part=part: len(_results(settings)) >= part)
             victim = fleet[f"ingest-{kill % 2}"]
-            wait_until(f"{victim.name} runs", lambda victim=victim: victim.is_up, 60)
+            wait_until(f"{victim.name} runs", lambda victim=victim: victim.is_up)
             victim.kill()
         load.join()
         numbers = set(range(RECORDS))
-        wait_until("every record's outcome", lambda: set(_results(settings)) >= numbers, 90)
+        wait_until("every record's outcome", lambda: set(_results(settings)) >= numbers)
         codes = fleet.terminate()
     assert set(codes.values()) == {0}, codes
     assert _results(settings) == Counter(range(RECORDS))

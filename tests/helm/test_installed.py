@@ -124,7 +124,6 @@ def outcomes(settings: Settings) -> dict[str, str]:
     return found
 
 
-@pytest.mark.timeout(240)
 def test_topics_roles_an_event_and_the_audit_as_installed(
     render: Callable[..., Rendered], private_broker: PrivateBroker, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.app_cluster import cli, provision, read, settings_for_app
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually_async
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker]
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "agents"

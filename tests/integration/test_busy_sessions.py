@@ -21,7 +21,7 @@ from tests.support.kafka_turns import (
     worker,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker]
 
 
 @pytest.fixture(scope="module")

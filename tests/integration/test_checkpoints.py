@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.live_toy import LiveToy
 from tests.support.toy import command
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 CHECKPOINTS = "audit.checkpoints"
 

@@ -18,7 +18,7 @@ from tests.support.fleet import wait_until
 from tests.support.live_toy import LiveToy, Member
 from tests.support.toy import command
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 
 class Gate:

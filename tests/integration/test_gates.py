@@ -66,7 +66,6 @@ async def slow(event):
 
 
 @pytest.mark.broker
-@pytest.mark.timeout(240)
 def test_limits_hold_while_the_owner_is_killed(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -85,9 +84,9 @@ def test_limits_hold_while_the_owner_is_killed(
             _wait_for_outcomes(settings, first // 4)
             fleet["dispatch"].kill()
         slow = {f"trigger_evt_{number}" for number in range(1, EVENTS, 2)}
-        wait_until("slow ones end", lambda: slow <= set(terminal_records(settings)), 90)
+        wait_until("slow ones end", lambda: slow <= set(terminal_records(settings)))
         limited = EVENTS // 2
-        wait_until("each has its word", lambda: len(_allowed(settings)) >= limited, 60)
+        wait_until("each has its word", lambda: len(_allowed(settings)) >= limited)
         assert set(fleet.terminate().values()) == {0}
     decided = _allowed(settings)
     allowed = Counter(gate for gate, kind in decided.values() if kind == "rate_limit_allowed")
@@ -100,7 +99,7 @@ def test_limits_hold_while_the_owner_is_killed(
 
 
 def _wait_for_outcomes(settings: Settings, count: int) -> None:
-    wait_until("some end", lambda: len(terminal_records(settings)) > count, 60)
+    wait_until("some end", lambda: len(terminal_records(settings)) > count)
 
 
 def _event(number: int) -> dict[str, object]:

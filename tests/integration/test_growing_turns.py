@@ -38,7 +38,7 @@ from tests.support.kafka_turns import (
     worker,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 MORE = 7
 SESSIONS_OF_TEST = [f"s{number}" for number in range(12)]

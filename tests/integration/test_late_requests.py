@@ -23,7 +23,7 @@ from tests.support.slow_network import PRODUCE, TXN_OFFSET_COMMIT, SlowNetwork, 
 from tests.support.topics import new_topic
 from tests.support.toy import command
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 OLD_EPOCH = (47).to_bytes(2)
 """The broker's code for a producer that has a successor."""
@@ -109,7 +109,7 @@ def test_a_record_that_arrives_after_the_coordinator_s_own_end_is_refused(
     place = Place(kafka, network)
     stopped = place.owner(replace(place.far, transaction_timeout_ms=1_000))
     place.begin(stopped, arrived=False)
-    wait_until("the transaction is ended", lambda: place.ends("read_uncommitted") == 1, 60)
+    wait_until("the transaction is ended", lambda: place.ends("read_uncommitted") == 1)
     [answer] = network.release()
     assert OLD_EPOCH in answer
     assert place.read_committed() == []

@@ -15,7 +15,7 @@ from streams.settings import Settings
 from tests.support.app_cluster import cli, provision, settings_for_app, write_manifest
 from tests.support.broker import PrivateBroker
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker]
 
 
 MANIFEST = """

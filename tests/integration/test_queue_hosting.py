@@ -17,7 +17,7 @@ from streams.settings import Settings
 from tests.support.app_cluster import write_manifest
 from tests.support.worker_edge import body_of
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker]
 
 CONSUMER = """
 [exports]

@@ -33,7 +33,7 @@ from tests.support.app_cluster import (
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker]
 
 PRODUCER = """
 [[triggers]]
@@ -71,7 +71,7 @@ def queue(settings: Settings, consumer: Path, *arguments: str) -> subprocess.Com
     command += ["--config", str(consumer), "--state-dir", str(settings.state_dir), *arguments]
     environment = {**os.environ, **settings.environment()}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=60
+        command, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
 
 

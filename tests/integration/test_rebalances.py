@@ -14,7 +14,7 @@ from tests.support.broker import Kafka
 from tests.support.live_toy import PARTITIONS, LiveToy
 from tests.support.toy import command
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker]
 
 ROUNDS = 3
 BURST = 40

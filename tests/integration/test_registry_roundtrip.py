@@ -27,7 +27,7 @@ from tests.support.app_cluster import (
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker]
 
 ROLES = (Role.REGISTRY, Role.INBOX, Role.DISPATCH)
 MAILBOXES = ("trigger.dispatches", "trigger.inbox.envelopes")

@@ -20,7 +20,7 @@ from tests.support.app_cluster import assert_audit_is_clean, provision, read, se
 from tests.support.broker import PrivateBroker
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.broker]
 
 
 def in_force(settings: Settings) -> SchedulerPolicy:

@@ -26,7 +26,7 @@ from tests.support.fleet import wait_until
 from tests.support.live_toy import PARTITIONS, LiveToy
 from tests.support.toy import command
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 ALL = range(PARTITIONS)
 
@@ -95,7 +95,7 @@ async def test_in_doubt_a_partition_that_stays_is_fenced_anew(kafka: Kafka) -> N
 def make_anew(toy: LiveToy, topic: str) -> None:
     admin = make_admin(toy.settings)
     admin.delete_topics([topic])[topic].result(30)
-    wait_until("it is gone", lambda: topic not in admin.list_topics(timeout=30).topics, 30)
+    wait_until("it is gone", lambda: topic not in admin.list_topics(timeout=30).topics)
     provision_topics(toy.settings, declared=toy.topology)
 
 

@@ -11,7 +11,7 @@ from tests.support.broker import Kafka
 from tests.support.eventually import eventually
 from tests.support.topics import append, new_topic
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.broker]
 
 
 async def test_a_place_is_read_paused_dropped_and_read_anew(kafka: Kafka) -> None:

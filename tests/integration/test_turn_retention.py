@@ -31,7 +31,7 @@ from tests.support.kafka_turns import (
     worker,
 )
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker]
 
 HOUR_MS = 3_600_000
 

@@ -29,7 +29,7 @@ from tests.support.kafka_turns import (
 )
 from tests.support.turn_runs import of_run, waiting, words_about
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from streams.roles import Role
 from tests.support.app_cluster import cli, provision, read, settings_for_app
 from tests.support.broker import PrivateBroker
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.broker]
 
 GOAL = {"objective": "all tests pass", "validation_cmd": "make test", "session_id": "sess-1"}
 

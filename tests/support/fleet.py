@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from streams.settings import Settings
+from tests.support.eventually import PATIENCE_S
 
 _MEMBER = Path(__file__).with_name("member.py")
 _ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ _POLL_S = 0.1
 T = TypeVar("T")
 
 
-def wait_until(what: str, look: Callable[[], T], timeout_s: float) -> T:
+def wait_until(what: str, look: Callable[[], T], timeout_s: float = PATIENCE_S) -> T:
     """Look until the answer is true; AssertionError naming `what` when time runs out."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -84,7 +85,7 @@ class Member:
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
 
-    def terminate(self, timeout_s: float = 40.0) -> int:
+    def terminate(self, timeout_s: float = PATIENCE_S) -> int:
         """Ask it to stop, and wait; returns its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -98,7 +99,7 @@ class Member:
         """How often a text stands in its log."""
         return self.log.read_text(errors="replace").count(text) if self.log.exists() else 0
 
-    def wait_ready(self, timeout_s: float = 60.0, *, times: int = 1) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S, *, times: int = 1) -> None:
         def look() -> bool:
             assert self.running, (
                 f"{self.name} ended with {self.process and self.process.poll()}:\n{self.tail()}"
@@ -151,11 +152,11 @@ class Fleet:
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
 
-    def wait_ready(self, timeout_s: float = 90.0) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         for member in self.members.values():
             member.wait_ready(timeout_s)
 
-    def wait_up(self, timeout_s: float = 90.0) -> None:
+    def wait_up(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until members that failed on the way are back as well."""
         wait_until(
             "every member is up",
@@ -163,7 +164,7 @@ class Fleet:
             timeout_s,
         )
 
-    def terminate(self, timeout_s: float = 60.0) -> dict[str, int]:
+    def terminate(self, timeout_s: float = PATIENCE_S) -> dict[str, int]:
         """Stop supervising and every member, all at once; returns exit codes.
 
         Members that failed on the way are waited for: one that only starts ends by the signal.

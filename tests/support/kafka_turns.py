@@ -31,6 +31,7 @@ from streams.edge.turns.turn_view import TurnView
 from streams.kafka import make_admin, make_producer
 from streams.settings import Settings
 from tests.support.app_cluster import Entry
+from tests.support.eventually import PATIENCE_S
 from tests.support.topics import wait_until_served
 
 CODEC = Codec()
@@ -210,7 +211,9 @@ def read_topic(settings: Settings, topic: str) -> list[Entry]:
                 return found
 
 
-async def until(holds: Callable[[], bool], served: ServedWorker, *, within_s: float = 30) -> None:
+async def until(
+    holds: Callable[[], bool], served: ServedWorker, *, within_s: float = PATIENCE_S
+) -> None:
     """Wait until `holds`; fail when the worker ends, or it takes too long."""
     deadline_s = time.monotonic() + within_s
     while not holds():

@@ -78,7 +78,7 @@ def commit_offsets(settings: Settings, recording: Recording) -> None:
     admin = make_admin(settings)
     for (group, topic, partition), offset in recording.log.groups.items():
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
-        wait_until(f"the offsets of {group}", partial(_is_set, admin, asked), 60)
+        wait_until(f"the offsets of {group}", partial(_is_set, admin, asked))
 
 
 def _is_set(admin: AdminClient, asked: ConsumerGroupTopicPartitions) -> bool:

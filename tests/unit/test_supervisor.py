@@ -108,7 +108,7 @@ def test_what_no_restart_mends_ends_the_supervisor(tmp_path: Path, code: int) ->
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_is_handed_on(tmp_path: Path, number: int) -> None:
     with supervised(tmp_path, LIVES) as supervisor:
-        wait_until("the child lives", lambda: "child" in said(tmp_path), 60)
+        wait_until("the child lives", lambda: "child" in said(tmp_path))
         supervisor.send_signal(number)
         assert supervisor.wait(60) == 0
         assert not lives(child(tmp_path))
@@ -117,7 +117,7 @@ def test_a_signal_is_handed_on(tmp_path: Path, number: int) -> None:
 def test_a_stop_while_it_waits_to_start_again_is_heard(tmp_path: Path) -> None:
     with supervised(tmp_path, FAILS, "9") as supervisor:
         # By the sixth failure it waits for seconds.
-        wait_until("it waits", lambda: "restarts=5" in said(tmp_path), 60)
+        wait_until("it waits", lambda: "restarts=5" in said(tmp_path))
         for _ in range(20):
             supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(60) == 0
@@ -125,16 +125,16 @@ def test_a_stop_while_it_waits_to_start_again_is_heard(tmp_path: Path) -> None:
 
 def test_a_killed_supervisor_leaves_no_child(tmp_path: Path) -> None:
     with supervised(tmp_path, LIVES) as supervisor:
-        wait_until("the child lives", lambda: "child" in said(tmp_path), 60)
+        wait_until("the child lives", lambda: "child" in said(tmp_path))
         supervisor.kill()
-        wait_until("the child has ended", lambda: not lives(child(tmp_path)), 60)
+        wait_until("the child has ended", lambda: not lives(child(tmp_path)))
 
 
 def test_a_second_interrupt_kills_a_child_that_does_not_stop(tmp_path: Path) -> None:
     with supervised(tmp_path, STUBBORN) as supervisor:
-        wait_until("the child lives", lambda: "child" in said(tmp_path), 60)
+        wait_until("the child lives", lambda: "child" in said(tmp_path))
         supervisor.send_signal(signal.SIGINT)
-        wait_until("it is asked", lambda: "told" in said(tmp_path), 60)
+        wait_until("it is asked", lambda: "told" in said(tmp_path))
         assert lives(child(tmp_path)), "one interrupt is a request"
         supervisor.send_signal(signal.SIGINT)
         assert supervisor.wait(60) == 128 + signal.SIGKILL

@@ -328,7 +328,7 @@ async def test_what_does_not_fit_is_told_until_it_does(settings: Settings) -> No
         assert "AGENT_JOB_RETENTION" in (caught.value.remedy or "")
 
         await forget_all_but(settings, made["goal_id"])
-        await eventually(lambda: not api.view.unread, "all fits", within_s=30)
+        await eventually(lambda: not api.view.unread, "all fits")
         goals = await api.ledger.records(kind="goal_loop", limit=10)
         assert [each.record_id for each in goals] == [made["goal_id"]]
 
