@@ -23,6 +23,7 @@ ALLOWED = {
     "functools",
     "hashlib",
     "heapq",
+    "itertools",
     "json",
     "keyword",
     "math",
