@@ -60,10 +60,10 @@ class Timers:
 
     def set(self, key: bytes, due_ms: int | None) -> None:
         """Note that the row under `key` is stored, due then; None disarms it."""
-        if due_ms is None or self.due.get(key) == due_ms:
-            self.due[key] = due_ms
-            return
+        armed_ms = self.due.get(key)
         self.due[key] = due_ms
+        if due_ms is None or armed_ms == due_ms or self._awaits(armed_ms, due_ms):
+            return
         if self.entries > 2 * len(self.due) + _STALE_ALLOWED:
             self._rebuild()
             return
@@ -102,6 +102,14 @@ class Timers:
             self._heap_alone(key, due_ms)
         else:
             self._await(key, due_ms)
+
+    def _awaits(self, armed_ms: int | None, due_ms: int) -> bool:
+        """Whether a row armed for `armed_ms` stands in the very bucket that `due_ms` belongs to."""
+        return (
+            armed_ms is not None
+            and due_ms >= self._heaped_to
+            and armed_ms // _BUCKET_MS == due_ms // _BUCKET_MS
+        )
 
     def _is_far_before(self, due_ms: int) -> bool:
         """Whether the few in the heap are due buckets later: else all would pile up there."""

@@ -90,3 +90,13 @@ def test_one_that_is_due_soon_does_not_move_the_many_of_one_moment() -> None:
     timers.set(b"soon", 5)
     assert timers.heap is heap
     assert fire_all(timers) == [(5, b"soon"), *((90_000, key) for key in keys)]
+
+
+def test_one_that_is_put_off_within_its_bucket_keeps_its_entry() -> None:
+    timers = Timers("due_ms", ticking=True)
+    timers.set(b"soon", 5)
+    last_ms = 3 * module._BUCKET_MS - 1
+    for due_ms in range(last_ms - 100, last_ms + 1):
+        timers.set(b"w", due_ms)
+    assert timers.entries == 2
+    assert fire_all(timers) == [(5, b"soon"), (last_ms, b"w")]
