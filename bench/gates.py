@@ -1,12 +1,17 @@
 """What a gate costs: in throughput, beside the plain trigger in the same run, and in memory.
 
 Each gate is there and lets everything pass; debounce and batch, which make fewer starts of many
-events, are not compared.  A gate's run is compared with the mean of the plain trigger's before and
-after it.  Memory is what a process of its own grows by while it folds.
+events, are not compared.  A machine's speed wanders by more than a gate costs, so that many runs
+alternate: a pass runs the plain trigger and then each gate, every gate as often first as last, and
+compares each with the mean of the plain trigger's runs before and after the pass.  Rows beside
+those of throughput say how much more processor time the roles and the broker took together, which
+other work on the machine does not change.  Windows outlive the measurement: none is forgotten in a
+run of somebody else.  Memory is what a process of its own grows by while it folds.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import multiprocessing
@@ -22,59 +27,78 @@ from bench.lab import Lab
 from bench.orders import NOW_MS, bench_codec
 from bench.pipeline import events_per_second
 from bench.row import Row, at_most
-from bench.serving import serving, wait_until_it_works
+from bench.serving import Serving, serving, wait_until_it_works
 from streams.codec import Codec
 from streams.core.wire import BindingDefinition
 from streams.engine import Memory, fold_batch, settle
 from streams.stages import bind
 from streams.testing import builders
 
+_PLAIN = "bench"
 GATES = ("rate_limit", "throttle", "singleton", "concurrency")
 _EVENTS = 8_000
-_PASSES = 3
-_WARM_UP = 10_000
+_PASSES = 6
+_WARM_UP = 2_500
 _KEYS = 100_000
 _FULL_KEYS = 20_000
 _MAX = 10
 _HITS = 10_000
 _BATCH = 500
 _DAY_MS = 86_400_000
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""Gives free memory back to the system; the C library of Linux has it."""
 
 
 def measure(lab: Lab) -> list[Row]:
     """Passes over the plain trigger and each gate in turn; then memory."""
     codec = bench_codec()
-    runs: dict[str, list[float]] = {gate: [] for gate in GATES}
+    slower: dict[str, list[float]] = {gate: [] for gate in GATES}
+    busier: dict[str, list[float]] = {gate: [] for gate in GATES}
     with serving(lab) as place:
         wait_until_it_works(place, codec)
-        events_per_second(lab, place, codec, _WARM_UP)
-        after = events_per_second(lab, place, codec, _EVENTS)
-        for _ in range(_PASSES * lab.rounds):
-            for gate in GATES:
-                before = after
-                gated = events_per_second(lab, place, codec, _EVENTS, gate)
-                after = events_per_second(lab, place, codec, _EVENTS)
-                runs[gate].append((1 - gated / mean((before, after))) * 100)
+        for kind in (_PLAIN, *GATES):
+            events_per_second(lab, place, codec, _WARM_UP, kind)
+        after = _run(lab, place, codec, _PLAIN)
+        for number in range(_PASSES * lab.rounds):
+            before, first = after, number % len(GATES)
+            order = (*GATES[first:], *GATES[:first])
+            gated = {gate: _run(lab, place, codec, gate) for gate in order}
+            after = _run(lab, place, codec, _PLAIN)
+            for gate, (speed, cpu_s) in gated.items():
+                slower[gate].append((1 - speed / mean((before[0], after[0]))) * 100)
+                busier[gate].append((cpu_s / mean((before[1], after[1])) - 1) * 100)
     return [
-        *(Row(f"gate_cost_{gate}", "% events/s", runs[gate], at_most(10)) for gate in GATES),
+        *(Row(f"gate_cost_{gate}", "% events/s", slower[gate], at_most(10)) for gate in GATES),
+        *(Row(f"gate_cost_{gate}_cpu", "% CPU", busier[gate]) for gate in GATES),
         *_memory(lab, codec),
     ]
+
+
+def _run(lab: Lab, place: Serving, codec: Codec, kind: str) -> tuple[float, float]:
+    """Events per second of one run, and the processor time of roles and broker, seconds."""
+    before_s = _cpu_s(lab, place)
+    speed = events_per_second(lab, place, codec, _EVENTS, kind)
+    return speed, _cpu_s(lab, place) - before_s
+
+
+def _cpu_s(lab: Lab, place: Serving) -> float:
+    """Processor time that the roles, and a broker of the lab's own, have taken so far."""
+    pids = (place.process.pid, lab.broker_pid)
+    times = [psutil.Process(pid).cpu_times() for pid in pids if pid is not None]
+    return sum(each.user + each.system for each in times)
 
 
 def _memory(lab: Lab, codec: Codec) -> list[Row]:
     keys, full_keys, hits = lab.scaled(_KEYS), lab.scaled(_FULL_KEYS), lab.scaled(_HITS)
     windows = ("rate_limit", "throttle")
-    each = {f"memory_{gate}_live_key": _grown_by(gate, keys, 1) for gate in windows}
-    each |= {f"memory_{gate}_full_key": _grown_by(gate, full_keys, _MAX) for gate in windows}
-    rows = [Row(name, "bytes", [grown], at_most(400)) for name, grown in each.items()]
-    return [*rows, Row("memory_rate_limit_hit", "bytes", [_bytes_a_hit(codec, hits)], at_most(10))]
-
-
-def _grown_by(gate: str, keys: int, starts: int) -> float:
-    """`_bytes_each` in its own process: no memory that another measurement freed is used anew."""
+    asked = {f"memory_{gate}_live_key": (gate, keys, 1) for gate in windows}
+    asked |= {f"memory_{gate}_full_key": (gate, full_keys, _MAX) for gate in windows}
+    # In a process each: no memory that another measurement freed is used anew.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn) as process:
-        return process.submit(_bytes_each, gate, keys, starts).result()
+    with ProcessPoolExecutor(2, mp_context=spawn, max_tasks_per_child=1) as processes:
+        found = {name: processes.submit(_bytes_each, *what) for name, what in asked.items()}
+    rows = [Row(name, "bytes", [each.result()], at_most(400)) for name, each in found.items()]
+    return [*rows, Row("memory_rate_limit_hit", "bytes", [_bytes_a_hit(codec, hits)], at_most(10))]
 
 
 def _bytes_a_hit(codec: Codec, hits: int) -> float:
@@ -108,7 +132,10 @@ def _bytes_each(gate: str, keys: int, starts: int) -> float:
 
 
 def _bytes_now() -> int:
+    """Resident bytes; what was freed, such as a dictionary before it grew, is nobody's any more."""
     gc.collect()
+    if _trim is not None:
+        _trim(0)
     return psutil.Process().memory_info().rss
 
 

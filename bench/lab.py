@@ -23,13 +23,15 @@ class Lab:
     """A cluster to measure on.
 
     `rounds` is how often each thing is measured; `quick` shrinks loads tenfold, to see that a
-    measurement works at all: its numbers mean nothing.
+    measurement works at all: its numbers mean nothing.  `broker_pid` is None for a cluster that was
+    there before.
     """
 
     settings: Settings
     folder: Path
     rounds: int = 3
     quick: bool = False
+    broker_pid: int | None = None
     _run: str = field(default_factory=lambda: f"{int(time.time()):x}")
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -63,7 +65,8 @@ def lab(*, rounds: int, quick: bool) -> Iterator[Lab]:
         )
         handle = ensure_broker(settings)
         try:
-            yield Lab(settings.with_bootstrap(handle.bootstrap), path, rounds, quick)
+            placed = settings.with_bootstrap(handle.bootstrap)
+            yield Lab(placed, path, rounds, quick, broker_pid=handle.pid)
         finally:
             if handle.kind == "embedded":
                 stop_broker(settings.state_dir)
