@@ -53,6 +53,9 @@ _MENTIONED = re.compile(r"(?<![\w.])event((?:\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)*)(\
 _PLAIN = frozenset({"id", "kind", "provider", "tenant_id", "dedupe_key", "headers"})
 """Properties of an event that are the same in the document, which has to be made."""
 
+_PAYLOAD = frozenset({"payload", "provider_payload"})
+"""Names of what the payload's text holds."""
+
 _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 _Program = Callable[[TriggerEvent], Any]
@@ -67,6 +70,7 @@ class ExpressionSet:
         self._cel: OrderedDict[str, _Program] = OrderedDict()
         self._jmespath: OrderedDict[str, _Program] = OrderedDict()
         self._last: tuple[TriggerEvent | None, dict[str, Any]] = (None, {})
+        self._last_payload: tuple[TriggerEvent | None, Any] = (None, None)
 
     def cel(self, source: str, event: TriggerEvent, /) -> Any:  # noqa: ANN401 - see the protocol
         """See `Expressions.cel`."""
@@ -129,10 +133,15 @@ class ExpressionSet:
 
     def _chain(self, names: list[str]) -> _Program:
         first = names[0]
+        within = names[1:] if first in _PAYLOAD else names
 
         def walk(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
-            found: Any = event if first in _PLAIN else self._document(event)
-            for name in names:
+            found: Any
+            if first in _PAYLOAD:
+                found = self._payload(event)
+            else:
+                found = event if first in _PLAIN else self._document(event)
+            for name in within:
                 if not isinstance(found, dict) or name not in found:
                     return None
                 found = found[name]
@@ -144,11 +153,19 @@ class ExpressionSet:
         program = jmespath.compile(source)
         return lambda event: program.search({"event": self._document(event)})
 
+    def _payload(self, event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
+        """What the event's payload holds; the last one is kept: most keys are a property of it."""
+        known, payload = self._last_payload
+        if known is not event:
+            payload = payload_of(event)
+            self._last_payload = event, payload
+        return payload
+
     def _document(self, event: TriggerEvent) -> dict[str, Any]:
         """The event as expressions see it; the last one is kept: several look at one event."""
         known, document = self._last
         if known is not event:
-            payload = payload_of(event)
+            payload = self._payload(event)
             document = {**event, "payload": payload, "provider_payload": payload}
             del document["raw_body"]
             self._last = event, document

@@ -257,7 +257,7 @@ class _Writing:
         )
         key = self._source.name("key")
         # By code point, which is also the order of their UTF-8; linear when sorted already.
-        loop = f"for {key} in sorted({value}):"
+        loop = f"for {key} in sorted({value}) if size > 1 else {value}:"
         return self._blocks(value, loop, shape.values, f"{value}[{key}]", key=key, present=present)
 
     def _blocks(

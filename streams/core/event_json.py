@@ -22,6 +22,7 @@ SMALL_CHARS_MAX = 4_096
 
 _NUMBER_BYTES = 10  # of the length before a text, at most
 
+_DECODER = json.JSONDecoder()
 _BRACKETS = re.compile(r'[\[{\]}]|"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -33,7 +34,12 @@ def payload_of(event: TriggerEvent, /) -> Any:  # noqa: ANN401 - any JSON value
     text = event["provider_payload"]
     if _nests_too_deep(text):
         raise ValueError(f"the payload nests deeper than {PAYLOAD_DEPTH_MAX}")
-    return json.loads(text)
+    try:
+        payload, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return json.loads(text)
+    # Space around it, which few have, takes the long way.
+    return payload if end == len(text) else json.loads(text)
 
 
 def _nests_too_deep(text: str) -> bool:

@@ -49,6 +49,15 @@ def test_a_plain_chain_and_the_library_agree() -> None:
         assert expressions.cel(chain, FOUND) == expressions.cel(f"({chain})", FOUND)
 
 
+@pytest.mark.parametrize("chain", ["event.payload.n", "event.provider_payload.n"])
+def test_space_around_a_payload_is_not_part_of_it_and_other_text_is(chain: str) -> None:
+    for text, value in (('{"n": 3}', 3), (' {"n": 4}', 4), ('{"n": 5}\r\n', 5), ("[1]", None)):
+        assert EXPRESSIONS.cel(chain, {**FOUND, "provider_payload": text}) == value
+    for text in ('{"n": 3} 4', '{"n": 3', "", " ", '\ufeff{"n": 3}'):
+        found = EXPRESSIONS.cel(chain, {**FOUND, "provider_payload": text})
+        assert isinstance(found, Failed), text
+
+
 def test_what_cannot_be_evaluated_is_a_value() -> None:
     assert isinstance(ExpressionSet().cel("event.payload.n + 'x'", FOUND), Failed)
     no_json = {**FOUND, "provider_payload": "no json"}

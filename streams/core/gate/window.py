@@ -60,7 +60,9 @@ def keep(
     kept = window.max * _BYTES
     over_ms = state.now_ms - window.period_ms
     starts, last_ms = _after(over_ms, happened[-kept:]), _last(happened)
-    if planned == happened:
+    if not planned:
+        due = NONE
+    elif planned == happened:
         due = _AS_STARTED if starts else NONE
     else:
         due, last_ms = _after(over_ms, planned[-kept:]), max(last_ms, _last(planned))
