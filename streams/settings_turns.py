@@ -16,13 +16,22 @@ from urllib.parse import urlsplit
 
 from streams.setting import NAME, Kind, integer, setting
 
-__all__ = ["DISPATCH_BACKENDS", "QUEUE_BACKENDS", "TurnSettings", "turn_contradictions"]
+__all__ = [
+    "DISPATCH_BACKENDS",
+    "GROUP_PROTOCOLS",
+    "QUEUE_BACKENDS",
+    "TurnSettings",
+    "turn_contradictions",
+]
 
 DISPATCH_BACKENDS = ("inline", "queue")
 """Where a turn runs: in the process that accepts it, or in a worker."""
 
 QUEUE_BACKENDS = ("kafka", "postgres", "sqlite")
 """What may carry turns; the first is meant by `auto`."""
+
+GROUP_PROTOCOLS = ("classic", "consumer")
+"""How members of the group of turns agree on who has which partition."""
 
 _AUTO = "auto"
 _OFF, _ON = "off", "on"
@@ -120,6 +129,13 @@ class TurnSettings:
         integer(1, 1_024),
         "Partitions of `agent_turns`: as many workers can share turns; "
         "`harn topology grow-turns` adds some.",
+    )
+    agent_group_protocol: str = setting(
+        "AGENT_GROUP_PROTOCOL",
+        _AUTO,
+        _either_case(_AUTO, *GROUP_PROTOCOLS),
+        "How workers of turns share partitions on Kafka: the newer consumer protocol or the "
+        "classic one; `auto` takes the newer where the group's times can be set.",
     )
     claim_ttl_s: int = setting(
         "CLAIM_TTL_S",

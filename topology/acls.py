@@ -104,7 +104,8 @@ def _edge_acls(edge: Edge) -> Iterator[Acl]:
     for (name, prefixed), operations in resources.items():
         yield Acl(edge.name, "topic", name, (*operations, "DescribeConfigs"), prefixed)
     if edge.reads_in_group:
-        yield Acl(edge.name, "group", edge.group, ("Read",))
+        operations = ("Read", "DescribeConfigs", "AlterConfigs") if edge.sets_group else ("Read",)
+        yield Acl(edge.name, "group", edge.group, operations)
     if edge.transactional:
         yield Acl(
             edge.name, "transactional-id", edge.transactional_prefix, ("Write",), prefixed=True

@@ -81,6 +81,7 @@ TURN_WORKER = Edge(
     writes=(*TURN_RECORDS, "fleet.workers"),
     known_group="agent-dispatch",
     transactional=True,
+    sets_group=True,
     doc="Runs the turns of sessions; what came of a turn is committed with its place in the topic.",
 )
 

@@ -168,6 +168,7 @@ class Edge:
     may read those is their owners' business.
     `known_group` is its group's name where users know it by one; `transactional` edges write what
     belongs to a partition that they read in transactions, with ids that begin with the group.
+    `sets_group` edges say how long their own group waits for a silent member.
     `examines` is for one that looks at the whole application: the settings of every topic, and how
     far every group is.
     """
@@ -182,6 +183,7 @@ class Edge:
     foreign_groups: str | None = None
     known_group: str | None = None
     transactional: bool = False
+    sets_group: bool = False
     examines: bool = False
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import BrokerError
@@ -20,10 +20,11 @@ _REQUEST_S = 10.0
 
 
 class Membership(NamedTuple):
-    """A group's state, in Kafka's lower-case word or `absent`, and its members."""
+    """A group's state, in Kafka's lower-case word or `absent`, its members, what they speak."""
 
     state: str
     members: int
+    protocol: str = "unknown"
 
 
 def memberships(admin: AdminClient, groups: Collection[str]) -> Mapping[str, Membership]:
@@ -53,5 +54,6 @@ def _asked(
             raise BrokerError(f"group {group} is not described", retryable=True) from error
         else:
             state = cast("ConsumerGroupState", described.state)
-            found[group] = Membership(state.name.lower(), len(described.members))
+            kind = cast("ConsumerGroupType", described.type)
+            found[group] = Membership(state.name.lower(), len(described.members), kind.name.lower())
     return found

@@ -184,7 +184,7 @@ def test_a_worker_of_turns_writes_what_comes_of_them_in_transactions_of_its_grou
         if acl.role == "turn-worker"
     }
 
-    assert mine["group", "agent-dispatch", False] == {"Read"}
+    assert mine["group", "agent-dispatch", False] == {"Read", "DescribeConfigs", "AlterConfigs"}
     assert mine["transactional-id", "agent-dispatch-", True] == {"Write"}
     assert "Read" in mine["topic", "agent_turns", False]
     assert "Write" not in mine["topic", "agent_turns", False]

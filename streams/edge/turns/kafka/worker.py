@@ -31,7 +31,8 @@ from streams.edge.turns.kafka.batch_writer import BatchWriter
 from streams.edge.turns.kafka.departures import END_S, Departures
 from streams.edge.turns.kafka.feed import Feed, Fetched
 from streams.edge.turns.kafka.following import Following
-from streams.edge.turns.kafka.membership import Membership
+from streams.edge.turns.kafka.group_protocol import chosen
+from streams.edge.turns.kafka.membership import GROUP, Membership
 from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.edge.turns.kafka.partition_shelf import PartitionShelf
 from streams.edge.turns.kafka.presence import Doing
@@ -147,12 +148,13 @@ class TurnWorker:
         )
 
     async def start(self) -> None:
-        """Join the group.  Raises BrokerError when the broker does not answer."""
+        """Join the group.  Raises BrokerError when the broker does not answer, or refuses."""
+        choice = await self._ask(chosen, self._settings, GROUP)
         group_metadata = await self._ask(self._taker.group_metadata)
         self._writer = BatchWriter(self._codec, self._pool, group_metadata, self._taker.end_of)
         self._turns.start()
         self._records.start()
-        self._membership.start()
+        self._membership.start(choice)
         self._retention.start()
 
     async def stop(self) -> None:

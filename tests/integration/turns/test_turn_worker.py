@@ -14,28 +14,19 @@ from streams.edge.turns.fleet_report import fleet_report
 from streams.edge.turns.kafka.presence import FLEET
 from streams.edge.turns.kafka.serve import serve
 from streams.settings import Settings
-from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
     CODEC,
     Api,
     Ran,
     ServedWorker,
     now_ms,
-    provision_turns,
     read_topic,
-    turn_settings,
     until,
     worker,
 )
 from tests.support.turn_runs import of_run, waiting, words_about
 
 pytestmark = [pytest.mark.broker]
-
-
-@pytest.fixture(scope="module")
-def settings(kafka: Kafka) -> Settings:
-    provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
 
 
 async def test_turns_of_a_session_run_in_their_order_and_once_each(

@@ -13,24 +13,15 @@ from streams.edge.turns.agent_bodies import AgentBodies
 from streams.edge.turns.agents import Agent, Agents, agent_function
 from streams.edge.turns.body import Claimed, Ending
 from streams.settings import Settings
-from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
     enqueuer,
     now_ms,
-    provision_turns,
-    turn_settings,
     until,
     worker,
 )
 from tests.support.turn_runs import of_run
 
 pytestmark = [pytest.mark.broker]
-
-
-@pytest.fixture(scope="module")
-def settings(kafka: Kafka) -> Settings:
-    provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
 
 
 async def test_8_16_a_goal_is_claimed_run_and_written_back(settings: Settings, run: str) -> None:

@@ -11,23 +11,14 @@ import pytest
 from streams.core.turn.words import CLAIMS, JOBS
 from streams.edge.turns.body import Claimed, Ending
 from streams.settings import Settings
-from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
     Api,
-    provision_turns,
     read_topic,
-    turn_settings,
     until,
     worker,
 )
 
 pytestmark = [pytest.mark.broker]
-
-
-@pytest.fixture(scope="module")
-def settings(kafka: Kafka) -> Settings:
-    provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
 
 
 def last_words(settings: Settings, session: str) -> dict[str, tuple[str, str, str | None]]:

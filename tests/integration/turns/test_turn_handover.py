@@ -16,13 +16,10 @@ from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.words import CLAIMS, SESSIONS, TURNS
 from streams.edge.turns.kafka.taking import Taker, transactional_id
 from streams.settings import Settings
-from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
     CODEC,
     Api,
     ServedWorker,
-    provision_turns,
-    turn_settings,
     until,
     worker,
 )
@@ -31,10 +28,10 @@ from tests.support.turn_runs import of_run, sessions_everywhere, waiting, words_
 pytestmark = [pytest.mark.broker]
 
 
-@pytest.fixture(scope="module")
-def settings(kafka: Kafka) -> Settings:
-    provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
+@pytest.fixture(scope="module", params=["auto", "classic"])
+def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
+    """Whatever the group speaks."""
+    return replace(settings, agent_group_protocol=request.param)
 
 
 ONCE = (("turn_claimed", ""), ("turn_finished", "completed"))

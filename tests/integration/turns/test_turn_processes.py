@@ -13,22 +13,13 @@ import pytest
 
 from streams.core.turn.words import CLAIMS
 from streams.settings import Settings
-from tests.support.broker import Kafka
 from tests.support.kafka_turns import (
     Api,
-    provision_turns,
-    turn_settings,
 )
 from tests.support.turn_processes import processes, said_by
 from tests.support.turn_runs import of_run, words_about
 
 pytestmark = [pytest.mark.broker]
-
-
-@pytest.fixture(scope="module")
-def settings(kafka: Kafka) -> Settings:
-    provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
 
 
 def ended(settings: Settings, run: str) -> dict[str, list[str]]:
