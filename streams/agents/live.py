@@ -30,7 +30,7 @@ from streams.agents.standing import Standing
 from streams.agents.stores import Stores
 from streams.agents.taking import Taking
 from streams.agents.ticks import Ticker
-from streams.agents.transaction import Faults, PartitionProducer, Target
+from streams.agents.transaction import OVERDUE_FACTOR, Faults, PartitionProducer, Target
 from streams.core.revision import policy_in_force
 from streams.engine import BoundStage, FoldFailed, Step, fold_batch, settle
 from streams.errors import BrokerError
@@ -46,10 +46,6 @@ _log = logs.logger(__name__)
 _COMMITS_AT_ONCE = 64
 _HALT_TIMEOUT_S = 10.0
 _MARK_EVERY_S = 15.0
-_OVERDUE_FACTOR = 1.5
-"""A commit that takes this many transaction timeouts will not end: the client's call hangs, as
-`send_offsets_to_transaction` does when the group's coordinator was lost in the middle of it
-(librdkafka issue 5456)."""
 
 
 class LiveStage:
@@ -346,7 +342,7 @@ class LiveStage:
 
     async def _in_time(self, committing: asyncio.Future[None], partition: int, seq: int) -> None:
         """Wait for a commit as long as one can still succeed.  Raises: BrokerError."""
-        limit_s = self.settings.transaction_timeout_ms / 1000 * _OVERDUE_FACTOR
+        limit_s = self.settings.transaction_timeout_ms / 1000 * OVERDUE_FACTOR
         try:
             async with asyncio.timeout(limit_s):
                 await committing

@@ -28,6 +28,11 @@ BEFORE_OFFSETS = "before_offsets"
 AFTER_OFFSETS = "after_offsets"
 AFTER_COMMIT = "after_commit"
 
+OVERDUE_FACTOR = 1.5
+"""A commit that takes this many transaction timeouts will not end: the client's call hangs, as
+`send_offsets_to_transaction` does when the group's coordinator was lost in the middle of it
+(librdkafka issue 5456)."""
+
 _METADATA_TIMEOUT_S = 10.0
 _INIT_TIMEOUT_S = 30.0
 _FLUSH_TIMEOUT_S = 10.0

@@ -105,11 +105,16 @@ def empty_shelf(pool: Executor) -> PartitionShelf:
 
 @contextmanager
 def partition_of(
-    told: Told, transactions: Transactions, *, number: int = 0, **changes: Any
+    told: Told,
+    transactions: Transactions,
+    *,
+    number: int = 0,
+    overdue_s: float = 30,
+    **changes: Any,
 ) -> Iterator[OwnedPartition]:
     """Own a partition for the block."""
     with ThreadPoolExecutor(1) as pool:
-        writer = BatchWriter(CODEC, pool, b"", lambda _topic, _partition: 0)
+        writer = BatchWriter(CODEC, pool, b"", lambda _topic, _partition: 0, overdue_s)
         producer = cast("TransactionalProducer", transactions)
         owner = owner_of(number, **changes)
         partition = OwnedPartition(owner, producer, writer, told, shelf=empty_shelf(pool), ticket=1)

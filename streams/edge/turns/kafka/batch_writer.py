@@ -5,9 +5,11 @@ Source: DESIGN law 6, "A turn".
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
@@ -18,12 +20,17 @@ from streams.core.record import Output, Position
 from streams.core.turn.gathering import Batch
 from streams.core.turn.words import CLAIMS, JOBS, SESSIONS, TURNS
 from streams.edge.turns.kafka.partition_shelf import row_of
+from streams.edge.turns.kafka.taking import LOOK_S
 from streams.edge.turns.record_shelf import Gone, Shelved
 from streams.edge.turns.turn_codec import CAUSE
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
 
-__all__ = ["BatchWriter", "Written"]
+__all__ = ["BatchWriter", "Overdue", "Written"]
+
+
+class Overdue(BrokerError):  # noqa: N818 - a kind of it
+    """A transaction that does not end: its thread may never come back."""
 
 
 class Written(NamedTuple):
@@ -40,13 +47,27 @@ class BatchWriter(NamedTuple):
     """What all partitions of a worker write with.
 
     `pool` runs what blocks; `group_metadata` names the group; `end_of` says where a topic's
-    partition ends.
+    partition ends.  After `overdue_s` a write does not end any more: the client's call hangs.
     """
 
     codec: Codec
     pool: Executor
     group_metadata: bytes
     end_of: Callable[[str, int], int]
+    overdue_s: float
+
+    async def written(
+        self, producer: TransactionalProducer, partition: int, batch: Batch, *, look: bool
+    ) -> Written:
+        """Commit a batch in the pool; see `write`.  Raises: Overdue, as well."""
+        work = partial(self.write, producer, partition, batch, look=look)
+        writing = asyncio.get_running_loop().run_in_executor(self.pool, work)
+        limit_s = self.overdue_s + (LOOK_S if look else 0)
+        try:
+            return await asyncio.wait_for(writing, limit_s)
+        except TimeoutError as error:
+            message = f"a transaction of {TURNS}/{partition} did not end in {limit_s:g} s"
+            raise Overdue(message, retryable=True) from error
 
     def write(
         self, producer: TransactionalProducer, partition: int, batch: Batch, *, look: bool

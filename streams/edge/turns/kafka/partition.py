@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from streams.agents.transaction import TransactionalProducer
@@ -256,7 +255,6 @@ class OwnedPartition:
         self._idle.set()
 
     async def _commit_until_gone(self) -> None:
-        loop = asyncio.get_running_loop()
         while not self.gone:
             if not self._waiters and not self.owner.is_due:
                 self._idle.set()
@@ -266,9 +264,8 @@ class OwnedPartition:
             batch, waiters = self.owner.batch(), self._waiters
             self._waiters = []
             look = self.owner.said_since >= _SAID_MAX
-            work = partial(self._writer.write, self._producer, self.number, batch, look=look)
             try:
-                written = await loop.run_in_executor(self._writer.pool, work)
+                written = await self._writer.written(self._producer, self.number, batch, look=look)
             except Exception as error:  # noqa: BLE001 - an owner that cannot write is none
                 self._waiters = [*waiters, *self._waiters]
                 if not self.gone:

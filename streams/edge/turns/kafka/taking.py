@@ -33,11 +33,14 @@ from streams.kafka import PASSING, ends_of, make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
-__all__ = ["Taken", "Taker", "transactional_id"]
+__all__ = ["LOOK_S", "Taken", "Taker", "transactional_id"]
 
 _LOG = logs.logger(__name__)
 
 _TIMEOUT_S = 30.0
+LOOK_S = _TIMEOUT_S
+"""What asking for the end of a topic may take."""
+
 _CONSUME = 10_000
 _CONSUME_S = 0.03
 _QUEUE_RECORDS = 20_000

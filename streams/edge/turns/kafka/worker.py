@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from streams.agents.transaction import Fenced
+from streams.agents.transaction import OVERDUE_FACTOR, Fenced
 from streams.codec import Codec
 from streams.core.turn.memory import KEPT_MAX
 from streams.core.turn.owner import Owner
@@ -27,7 +27,7 @@ from streams.core.turn.words import TURNS
 from streams.core.wire import TurnOutcome, TurnReleaseReason
 from streams.edge.turns.body import Bodies
 from streams.edge.turns.kafka.arrivals import Arrivals
-from streams.edge.turns.kafka.batch_writer import BatchWriter
+from streams.edge.turns.kafka.batch_writer import BatchWriter, Overdue
 from streams.edge.turns.kafka.departures import END_S, Departures
 from streams.edge.turns.kafka.feed import Feed, Fetched
 from streams.edge.turns.kafka.following import Following
@@ -96,9 +96,10 @@ class TurnWorker:
         self._partitions: dict[int, OwnedPartition] = {}
         self._assigned: set[int] = set()
         self._tickets = 0
-        self._pool = ThreadPoolExecutor(
-            min(settings.agent_turns_partitions, _THREADS_MAX), thread_name_prefix="turns"
-        )
+        # Each partition may have lost one to a call that hangs.
+        self._threads = min(settings.agent_turns_partitions, _THREADS_MAX)
+        self._pool = ThreadPoolExecutor(2 * self._threads, thread_name_prefix="turns")
+        self._hanging = 0
         # What is asked of the broker does not wait for threads that bodies may hold.
         self._asks = ThreadPoolExecutor(_ASKS, thread_name_prefix="turns-asks")
         self._builder = ShelfBuilder(settings)
@@ -151,7 +152,13 @@ class TurnWorker:
         """Join the group.  Raises BrokerError when the broker does not answer, or refuses."""
         choice = await self._ask(chosen, self._settings, GROUP)
         group_metadata = await self._ask(self._taker.group_metadata)
-        self._writer = BatchWriter(self._codec, self._pool, group_metadata, self._taker.end_of)
+        self._writer = BatchWriter(
+            self._codec,
+            self._pool,
+            group_metadata,
+            self._taker.end_of,
+            self._settings.transaction_timeout_ms / 1_000 * OVERDUE_FACTOR,
+        )
         self._turns.start()
         self._records.start()
         self._membership.start(choice)
@@ -296,7 +303,8 @@ class TurnWorker:
     def broke(self, partition: OwnedPartition, error: BaseException) -> None:
         """Give up a partition whose transaction failed; take it anew if it is still ours."""
         self.forget(partition)
-        if not isinstance(error, BrokerError):
+        self._hanging += isinstance(error, Overdue)
+        if not isinstance(error, BrokerError) or self._hanging > self._threads:
             self.fail(error)
             return
         is_fenced = isinstance(error, Fenced)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.core.turn.owner import Begun
+from streams.edge.turns.kafka.batch_writer import Overdue
 from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.errors import BrokerError
 from tests.support.turn_partition import (
@@ -62,6 +63,22 @@ async def test_it_is_durable_when_its_own_transaction_has_ended_and_not_the_one_
         await partition.written()
     assert answers == [("first", True), ("second", True)]
     assert told.changes == 2
+
+
+async def test_a_transaction_that_does_not_end_is_given_up_like_one_that_fails() -> None:
+    told, transactions = Told(), Transactions()
+    answers: list[bool] = []
+    with partition_of(told, transactions, overdue_s=0.05) as partition:
+        task_turn(partition, 0)
+        partition.absorb()
+        begin(partition)
+        partition.when_durable(answers.append)
+        await partition.written()
+        assert partition.gone
+        (error,) = told.broken
+        assert isinstance(error, Overdue)
+        assert str(error) == "a transaction of agent_turns/0 did not end in 0.05 s"
+    assert answers == [False]
 
 
 async def test_a_transaction_that_fails_ends_it_and_nothing_is_durable_any_more() -> None:
