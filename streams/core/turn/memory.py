@@ -26,7 +26,7 @@ from streams.core.turn.claim import ENDED, Claimable, claimable_goal, claimable_
 from streams.core.turn.envelope import AgentTurnEnvelope
 from streams.core.turn.history import History
 from streams.core.turn.record import desired_key, goal_key, job_key, session_record_key
-from streams.core.turn.session import asked
+from streams.core.turn.session import asked, wished
 from streams.core.wire import (
     AgentGoal,
     AgentJob,
@@ -100,7 +100,8 @@ class Memory:
             forgot = self._put(self._sessions, key, cast("AgentSession", value))
             self.forgot_sessions = self.forgot_sessions or forgot
         elif kind == "agent_session_desired":
-            forgot = self._put(self._desired, key, cast("AgentSessionDesired", value))
+            wish = wished(self._desired.get(key), cast("AgentSessionDesired", value))
+            forgot = self._put(self._desired, key, wish)
             self._forgot_wishes = self._forgot_wishes or forgot
 
     def ended(self, key: str, status: AgentJobStatus) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "new_session",
     "said",
     "status_after",
+    "wished",
 ]
 
 Role = Literal["user", "assistant", "system", "tool"]
@@ -133,6 +134,15 @@ def said(session: AgentSession, role: Role, content: str, /, *, now_ms: int) -> 
         "said_count": utterance["number"],
         "updated_at_ms": now_ms,
     }
+
+
+def wished(
+    before: AgentSessionDesired | None, after: AgentSessionDesired, /
+) -> AgentSessionDesired:
+    """Return what is wanted of a session after a further word: a kill is never taken back."""
+    if before is None or not before["kill_requested"] or after["kill_requested"]:
+        return after
+    return {**after, "kill_requested": True}
 
 
 def asked(

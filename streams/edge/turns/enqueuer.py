@@ -191,6 +191,9 @@ class Enqueuer:
         if session.kill_requested:
             raise SessionKilled(f"session {session_id} was killed, so it cannot be resumed")
         await self._ledger.ask(session_id, pause=False)
+        asked_again = await self._ledger.session(session_id)
+        if asked_again is not None and asked_again.kill_requested:
+            raise SessionKilled(f"session {session_id} was killed, so it cannot be resumed")
         tenant = session.metadata.get("tenant", "")
         handles: list[dict[str, str]] = []
         for record in await self._paused(session_id):

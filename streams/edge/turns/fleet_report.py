@@ -42,7 +42,7 @@ async def fleet_report(settings: Settings, codec: Codec) -> FleetReport:
     """
     if settings.turn_queue_backend != "kafka":
         consumer = f"{socket.gethostname()}:{os.getpid()}:fleet"
-        turns = await asyncio.to_thread(open_turns, settings, consumer=consumer)
+        turns = await asyncio.to_thread(open_turns, settings, consumer=consumer, must_exist=True)
         try:
             return await _reported(SqlLedger(turns))
         finally:

@@ -29,12 +29,13 @@ from streams.core.turn.record import (
     new_job,
     session_record_key,
 )
-from streams.core.turn.session import asked, new_session
+from streams.core.turn.session import new_session
 from streams.core.turn.words import TURNS
 from streams.core.wire import AgentSessionDesired, GoalSpec
 from streams.core.wire import FleetWorker as FleetWorkerRecord
 from streams.edge.publisher import Publisher
 from streams.edge.turns.kafka_record import turn_record
+from streams.edge.turns.kafka_wish import WISH, Wish, write_wish
 from streams.edge.turns.turn_codec import encode_turn
 from streams.edge.turns.turn_store import (
     WORKER_TTL_MS,
@@ -184,12 +185,16 @@ class KafkaLedger:
         """Ask for a session's pause or end; see `TurnLedger.ask`."""
         if self.known("agent_session", session_record_key(session_id)) is None:
             return False
-        key = desired_key(session_id)
         asking = self._asking.setdefault(session_id, asyncio.Lock())
         async with asking:  # or of a pause and a kill at once one would undo the other
-            before = cast("AgentSessionDesired | None", self.known("agent_session_desired", key))
-            value = asked(session_id, before, pause=pause, kill=kill, now_ms=self.now_ms())
-            await self.write(_SESSIONS, "agent_session_desired", key, value)
+            before = cast("AgentSessionDesired | None", self.known(WISH, desired_key(session_id)))
+
+            async def write(value: AgentSessionDesired) -> int:
+                return await self.write(_SESSIONS, WISH, desired_key(session_id), value)
+
+            with self._view.watches.watching(desired_key(session_id)) as watch:
+                asking_for = Wish(session_id, pause, kill, self.now_ms)
+                await write_wish(asking_for, before, write, watch, self._codec, self._ack_s)
         return True
 
     async def record(self, record_id: str, kind: str, /) -> TurnRecord | None:
@@ -324,8 +329,11 @@ class KafkaLedger:
 
     async def write(
         self, topic: str, kind: str, key: str, value: Mapping[str, Any], *, failing: bool = False
-    ) -> None:
-        """Append a record and know it at once; `failing` is the last word on what went wrong."""
+    ) -> int:
+        """Append a record and know it at once; return its offset.
+
+        `failing` is the last word on what went wrong.
+        """
         encoded = self._codec.encode(kind, value)
         within_s = min(_FAILURE_ACK_S, self._ack_s) if failing else self._ack_s
         partition, tenant = self._partition_of(value["session_id"]), value.get("tenant", "")
@@ -341,6 +349,7 @@ class KafkaLedger:
             raise
         self._unsure.pop(key, None)
         self._view.note(topic, kind, key, offset, encoded)
+        return offset
 
     async def _append(
         self,

@@ -14,6 +14,7 @@ from streams.edge.turns.sql_queue import SqlTaskQueue
 from streams.edge.turns.sql_records import SqlRecords
 from streams.edge.turns.sql_sessions import SqlSessions, SqlWorkers
 from streams.edge.turns.sqlite_file import SqliteFile
+from streams.errors import TaskQueueUnavailable
 
 __all__ = [
     "FORGOTTEN_AT_ONCE_MAX",
@@ -81,14 +82,27 @@ class SqlTurns:
 
 
 def open_sqlite_turns(
-    state_dir: Path, *, consumer: str, claim_ttl_ms: int = CLAIM_TTL_MS
+    state_dir: Path,
+    *,
+    consumer: str,
+    claim_ttl_ms: int = CLAIM_TTL_MS,
+    must_exist: bool = False,
 ) -> SqlTurns:
     """Open, and make if need be, the file of this host in `state_dir`.
 
     Args:   consumer: who takes turns, as told in `claimed_by`.
+            must_exist: refuse a file that is not there: who only reads makes none.
     Raises: TaskQueueUnavailable.
     """
     database = SqliteFile(state_dir / QUEUE_FILE)
+    if must_exist and not (state_dir / QUEUE_FILE).is_file():
+        raise TaskQueueUnavailable(
+            database.endpoint,
+            "there is no such file, expected the one that workers and the API use",
+            retryable=False,
+            remedy="name their folder (HARN_STATE_DIR or --state-dir); they make the file when "
+            "they first start",
+        )
     return opened_turns(database, FileGuard(state_dir / _LOCKS), consumer, claim_ttl_ms)
 
 

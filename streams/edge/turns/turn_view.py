@@ -26,6 +26,7 @@ from typing import Any
 from streams.codec import Codec, DecodeError
 from streams.core.turn.partition_key import partition_of_session
 from streams.edge.topic_reader import LONG_WAIT_MS, ReadRecord, TopicReader
+from streams.edge.turns.key_watch import KeyWatches
 from streams.edge.turns.record_shelf import BYTES_MAX, Gone, RecordShelf, Shelved
 from streams.errors import HarnError, TaskQueueUnavailable
 from streams.observe import logs
@@ -79,6 +80,8 @@ class TurnView:
         """What a topic has instead of the partitions that the settings say; None while it fits."""
         self.caught_up = asyncio.Event()
         """Set once every topic was read to its end."""
+        self.watches = KeyWatches()
+        """Who asks what else is written of a key."""
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(topic,), name=f"view-{topic}", daemon=True)
@@ -171,6 +174,7 @@ class TurnView:
             if record.key is None:
                 continue
             key, at = record.key.decode(errors="replace"), (record.partition, record.offset)
+            self.watches.passed(key, record.offset, record.value)
             if record.value is None:
                 found.append(Gone(key, *at))
             elif record.kind in _KINDS[topic]:

@@ -80,3 +80,16 @@ def test_who_watches_sees_it_change(folder: Path) -> None:
             pass
         watching.send_signal(signal.SIGINT)
         assert watching.wait(30) == 130
+
+
+def test_a_folder_in_which_nobody_works_is_refused_and_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TASK_QUEUE_BACKEND", "sqlite")
+    mistyped = tmp_path / "mistyped"
+    assert fleet("--state-dir", str(mistyped)) == 5
+    said = capsys.readouterr().err
+    assert f"{mistyped}/agent_dispatch_queue.db" in said.replace("\n", "")
+    assert "there is no such file" in said
+    assert "HARN_STATE_DIR" in said
+    assert not mistyped.exists()

@@ -186,6 +186,73 @@ async def test_a_pause_and_a_kill_at_once_undo_neither(api: Api) -> None:
     assert (session.kill_requested, session.pause_requested) == (True, True)
 
 
+async def test_of_two_processes_that_ask_at_once_neither_undoes_what_the_other_wants(
+    api: Api, settings: Settings
+) -> None:
+    sessions = [f"s{number}" for number in range(12)]
+    for each in sessions:
+        await api.enqueuer.create_goal({**GOAL, "session_id": each})
+        await api.enqueuer.pause(each)
+
+    def wanted(of: Api, session_id: str) -> tuple[bool, bool]:
+        found = of.view.get("agent_session_desired", desired_key(session_id)) or {}
+        return found.get("kill_requested", False), found.get("pause_requested", False)
+
+    async with process(settings) as other:
+        await eventually(
+            lambda: all(wanted(other, each) == (False, True) for each in sessions), "all paused"
+        )
+        # Neither has seen the word of the other when it writes its own.
+        outcomes = await asyncio.gather(
+            *(other.enqueuer.kill(each) for each in sessions),
+            *(api.enqueuer.resume(each) for each in sessions),
+            return_exceptions=True,
+        )
+        assert outcomes[: len(sessions)] == [True] * len(sessions)
+        late = [each for each in outcomes[len(sessions) :] if each != []]
+        assert {type(each) for each in late} <= {SessionKilled}
+        for one in (api, other):
+            await eventually(
+                lambda one=one: all(wanted(one, each) == (True, False) for each in sessions),
+                "a kill and a resumption both hold, whichever came first",
+            )
+
+
+async def test_of_a_pause_and_its_resumption_the_later_one_holds_in_both_processes(
+    api: Api, settings: Settings
+) -> None:
+    sessions = [f"s{number}" for number in range(6)]
+    for each in sessions:
+        await api.enqueuer.create_goal({**GOAL, "session_id": each})
+    async with process(settings) as other:
+        await eventually(lambda: len(other.view.newest("agent_session", limit=9)) == 6, "all seen")
+        await asyncio.gather(
+            *(other.enqueuer.pause(each) for each in sessions),
+            *(api.enqueuer.resume(each) for each in sessions),
+        )
+        for each in sessions:
+            key = desired_key(each)
+            last = await asyncio.to_thread(last_pause, settings, each)
+
+            def told(key: str = key) -> list[bool]:
+                found = [one.view.get("agent_session_desired", key) for one in (api, other)]
+                return [one is not None and one["pause_requested"] for one in found]
+
+            await eventually(lambda told=told, last=last: told() == [last] * 2, "both know it")
+
+
+def last_pause(settings: Settings, session_id: str) -> bool:
+    """What the last word on a session says of its pause."""
+    at, words = partition_of_session(session_id, PARTITIONS), list[dict[str, Any]]()
+    with TopicReader(settings, "agent.sessions") as reader:
+        reader.start_at({at: 0})
+        while not reader.at_end:
+            for record in reader.read(1):
+                if record.key == desired_key(session_id).encode() and record.value is not None:
+                    words.append(CODEC.decode(record.value)[1])
+    return words[-1]["pause_requested"]
+
+
 async def test_a_session_that_is_there_is_left_to_its_owner(api: Api) -> None:
     await api.enqueuer.create_goal({**GOAL, "session_id": "s1"})
     await api.enqueuer.create_goal({**GOAL, "session_id": "s1", "domain": "other"})
