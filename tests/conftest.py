@@ -59,13 +59,6 @@ def what_is_loaded_stays() -> None:
     gc.freeze()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def what_is_loaded_stays() -> None:
-    """The collector passes over what was imported: each look at all of it is half a second."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def clients_are_let_go(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test leaves in cycles does not look for its broker while others run.
