@@ -137,14 +137,16 @@ class Policies:
     def is_record_shared(self, turn: Turn) -> bool:
         """Whether the record of an overruled turn is another one's to end.
 
-        That one runs; or it may run, and this one was rejected.
+        That one runs; or it may run, and this one was rejected.  A further turn of the same job
+        never does: it is skipped once this one has ended.
         """
         envelope, word = self._envelope_of(turn.offset), self._overruled[turn.offset]
         record = (envelope.kind, envelope.payload_ref)
         for each in self._lanes.in_line(turn.session_id):
             other = self._envelope_of(each.offset)
             if each.offset != turn.offset and (other.kind, other.payload_ref) == record:
-                may_run = word.outcome == "rejected" and each.offset not in self._overruled
+                is_free = each.offset not in self._overruled and other.job_id != envelope.job_id
+                may_run = word.outcome == "rejected" and is_free
                 if may_run or self._lanes.is_running(each):
                     return True
         return False

