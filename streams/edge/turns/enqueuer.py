@@ -48,6 +48,7 @@ _TURN_FIELDS = (
 )
 _TASK_FIELDS = ("description", "domain", *_TURN_FIELDS)
 _DOMAIN_CHARS_MAX = 256
+_NO_NAMES = (".", "..")  # what asks for such a path asks for another one
 _UNFIT = re.compile(r"[\x00\ud800-\udfff]")  # what no store can hold
 
 
@@ -298,6 +299,9 @@ class Enqueuer:
             "kind": kind,
             "payload_ref": payload_ref,
         }
+        if fields["session_id"] in _NO_NAMES:
+            expected = "a name that a URL can have as a part of its path"
+            return None, [f"session_id is {fields['session_id']!r}, expected {expected}"]
         try:
             value = json.dumps(fields).encode()
             return parse_json(value, enqueued_at_ms=self._now_ms()), []

@@ -120,6 +120,11 @@ class SqlWorker:
 
     async def start(self, heartbeat_every_s: float) -> None:
         """Say that the worker is there, and begin to take turns.  Raises TaskQueueUnavailable."""
+        fleet = await asyncio.to_thread(self._turns.store.workers)
+        for each in fleet:
+            if each.worker_id == self._worker_id:
+                extra = {"worker_id": each.worker_id, "token": f"a worker of {each.host}"}
+                _LOG.warning("turn_worker_id_taken", extra=extra)
         await self._beat()
         self._beating = asyncio.create_task(self._beat_on(heartbeat_every_s), name="heartbeats")
         for number, ended in enumerate(self._ended):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from streams.core.turn.fleet import Presence
 from streams.core.turn.partition_key import partition_of_session
 from streams.core.turn.words import DEAD_LETTERS, JOBS, SESSIONS, TURNS
 from streams.edge.turns.body import Claimed, Ending
 from streams.edge.turns.fleet_report import fleet_report
-from streams.edge.turns.kafka.presence import FLEET
+from streams.edge.turns.kafka.presence import FLEET, namesakes
 from streams.edge.turns.kafka.serve import serve
 from streams.settings import Settings
 from tests.support.kafka_turns import (
@@ -156,12 +158,28 @@ async def test_8_24_heartbeats_tell_of_a_worker_and_of_its_end(
     while (found := await told()) is None or found.active_sessions != (session,):
         assert not serving.done()
     assert (found.capacity, found.queue_backend) == (3, "kafka")
+    other = Presence(
+        worker_id=run,
+        token="elsewhere:1:agent-dispatch",
+        host="elsewhere",
+        capacity=1,
+        queue_backend="kafka",
+        started_at_ms=now_ms(),
+    )
+    # Whoever has its name hears of it; it does not take itself for another.
+    (mine,) = await asyncio.to_thread(namesakes, settings, CODEC, other, now_ms())
+    assert mine == beats()[-1]["token"]
+    of_mine = replace(other, token=mine)
+    assert await asyncio.to_thread(namesakes, settings, CODEC, of_mine, now_ms()) == set()
+    later_ms = now_ms() + 90_001 + 60_000
+    assert await asyncio.to_thread(namesakes, settings, CODEC, other, later_ms) == set()
     stop.set()
     while not (await asyncio.to_thread(beats))[-1]["draining"]:
         assert not serving.done()
     release.set()
     await serving
     assert await told() is None, "it has ended in order"
+    assert await asyncio.to_thread(namesakes, settings, CODEC, other, now_ms()) == set()
     last = beats()[-1]
     assert last["token"].endswith(":agent-dispatch")
 

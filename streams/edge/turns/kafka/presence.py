@@ -14,19 +14,22 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from streams.codec import Codec
+from streams.codec import Codec, DecodeError
 from streams.core.record import Position
-from streams.core.turn.fleet import HEARTBEAT_MS, Presence
+from streams.core.turn.fleet import HEARTBEAT_MS, WORKER_TTL_MS, Presence
 from streams.edge.publisher import Publisher
+from streams.edge.topic_reader import TopicReader
 from streams.observe import logs
+from streams.settings import Settings
 
-__all__ = ["FLEET", "Doing", "Heartbeats"]
+__all__ = ["FLEET", "Doing", "Heartbeats", "namesakes"]
 
 _LOG = logs.logger(__name__)
 
 FLEET = "fleet.workers"
 
 _APART_S = 1.0
+_READ_S = 0.5
 
 
 class Doing(NamedTuple):
@@ -35,6 +38,28 @@ class Doing(NamedTuple):
     sessions: frozenset[str]
     partitions: frozenset[int]
     draining: bool
+
+
+def namesakes(settings: Settings, codec: Codec, presence: Presence, now_ms: int) -> set[str]:
+    """Return the tokens of other workers of this id that seem to live; it blocks.
+
+    Raises: BrokerError, TopologyError.
+    """
+    last_ms: dict[str, int] = {}
+    with TopicReader(settings, FLEET) as reader:
+        reader.start_at(dict.fromkeys(range(reader.partitions), 0))
+        while not reader.at_end:
+            for record in reader.read(_READ_S):
+                if record.key != presence.worker_id.encode():
+                    continue
+                if record.value is None:  # one of that name has left
+                    last_ms.clear()
+                    continue
+                with contextlib.suppress(DecodeError):
+                    said = codec.decode(record.value)[1]
+                    last_ms[said["token"]] = said["last_heartbeat_ms"]
+    last_ms.pop(presence.token, None)
+    return {each for each, at_ms in last_ms.items() if now_ms - at_ms <= WORKER_TTL_MS}
 
 
 class Heartbeats:

@@ -16,11 +16,14 @@ from streams.edge.publisher import Publisher
 from streams.edge.topic_reader import require_topic
 from streams.edge.turns.body import Bodies
 from streams.edge.turns.kafka.layout import require_layout
-from streams.edge.turns.kafka.presence import FLEET, Heartbeats
+from streams.edge.turns.kafka.presence import FLEET, Heartbeats, namesakes
 from streams.edge.turns.kafka.worker import TurnObserver, TurnWorker
+from streams.observe import logs
 from streams.settings import Settings
 
 __all__ = ["serve"]
+
+_LOG = logs.logger(__name__)
 
 
 async def serve(  # noqa: PLR0913 - most are said by name, and have one value a process
@@ -63,6 +66,10 @@ async def serve(  # noqa: PLR0913 - most are said by name, and have one value a 
         publisher, codec, presence, worker.doing, worker.now_ms, every_s=heartbeat_every_s
     )
     worker.tell = heartbeats.changed
+    others = await asyncio.to_thread(namesakes, settings, codec, presence, worker.now_ms())
+    if others:
+        extra = {"worker_id": worker_id, "token": ", ".join(sorted(others))}
+        _LOG.warning("turn_worker_id_taken", extra=extra)
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await publisher.start()

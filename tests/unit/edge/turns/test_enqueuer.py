@@ -137,6 +137,8 @@ def test_a_task_may_belong_to_a_session(place: Place) -> None:
         ({**GOAL, "prio": 1}, ('"prio" is no field of a goal',)),
         ({**GOAL, "priority": "soon", "max_iterations": 0}, ('priority is "soon"', "max_iter")),
         ({**GOAL, "session_id": "a\nb"}, ("session_id is",)),
+        ({**GOAL, "session_id": ".."}, ("session_id is '..', expected a name that a URL",)),
+        ({**GOAL, "session_id": "."}, ("session_id is '.', expected a name that a URL",)),
         ({**GOAL, "domain": "a\nb"}, ("domain is unusable",)),
         ({**GOAL, "domain": "d" * 257}, ("domain is unusable",)),
         ({**GOAL, "deadline_unix": "soon"}, ("deadline_unix is",)),

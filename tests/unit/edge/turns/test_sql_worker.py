@@ -327,3 +327,12 @@ async def test_a_database_that_cannot_be_used_ends_the_worker(place: Place) -> N
         )
         with pytest.raises(TaskQueueUnavailable):
             await asyncio.wait_for(asyncio.shield(rig.worker.failed), 60)
+
+
+async def test_a_second_worker_of_one_name_says_so(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with working(place, token="w1"), working(place, token="w2"):
+        assert "turn_worker_id_taken" not in caplog.messages
+        async with working(place, token="w1"):
+            assert caplog.messages.count("turn_worker_id_taken") == 1

@@ -140,7 +140,7 @@ async def test_a_session_is_paused_resumed_and_killed(
 
 
 @pytest.mark.parametrize(
-    "session", ["org/repo#1", "a b", "a%2Fb", "x\u00a0y", "a\u3000b", "\u00e9?"]
+    "session", ["org/repo#1", "a b", "...", "../x", "%", "a%2Fb", "x\u00a0y", "a\u3000b", "\u00e9?"]
 )
 async def test_whoever_has_a_session_of_any_name_can_end_it(
     client: httpx.AsyncClient, turns: SqlTurns, session: str
