@@ -79,7 +79,7 @@ from streams.core.schedule import Calendar
 from streams.core.webhook import INGRESS, route_problem
 from streams.core.wire import BindingDefinition, SchedulerPolicy
 
-__all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest"]
+__all__ = ["NAMESPACE_DEFAULT", "Manifest", "canonical_json", "parse_manifest", "table_name"]
 
 NAMESPACE_DEFAULT = "default"
 
@@ -95,7 +95,7 @@ class Manifest:
     module that a handler may name to its Python file, relative to the manifest, or dotted module.
     `warnings` name what is taken, but should be written in another way.
     `pump_max_outstanding` and `scheduler` are None when the manifest does not say them.  `agents`
-    run turns; the registry knows nothing of them.
+    run turns; the registry knows nothing of them.  `tables` names the table of each binding.
     """
 
     file: str
@@ -106,6 +106,7 @@ class Manifest:
     pump_max_outstanding: int | None = None
     scheduler: SchedulerPolicy | None = None
     agents: tuple[AgentDefinition, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 def parse_manifest(
@@ -129,10 +130,12 @@ def parse_manifest(
     orchestrator: Mapping[str, Any] = top["orchestrator"]
     namespace: str = orchestrator["name"]
     bindings: list[BindingDefinition] = []
+    tables: list[str] = []
     first_at: dict[str, Place] = {}
     for index, given in enumerate(top["triggers"], start=1):
-        for values, where in _read_trigger(given, _table(place, index, given)):
+        for values, where in _read_trigger(given, place.in_table(table_name(index, given))):
             bindings.append(_binding(values, where, exports, orchestrator))
+            tables.append(where.table)
             trigger_id: str = values["id"]
             # Where an id is missing or unusable, that is said already.
             if trigger_id.strip(".") and first_at.setdefault(trigger_id, where) is not where:
@@ -156,18 +159,19 @@ def parse_manifest(
         pump_max_outstanding=orchestrator.get("pumps", {}).get("max_outstanding"),
         scheduler=scheduler_of(orchestrator.get("scheduler")),
         agents=agents,
+        tables=tuple(tables),
     )
 
 
-def _table(place: Place, index: int, given: object) -> Place:
-    """Return the place of the `index`th trigger, which names its id where it has a readable one."""
+def table_name(index: int, given: object, /) -> str:
+    """Name the table of the `index`th trigger, with its id where it has a readable one."""
     trigger_id = ""
     if isinstance(given, Mapping):
         trigger_id = cast("Mapping[str, object]", given).get("id")
     named = ""
     if isinstance(trigger_id, str) and trigger_id.strip() and trigger_id.isprintable():
         named = f" ({trigger_id[:TEXT_CHARS_MAX]})"
-    return place.in_table(f"[[triggers]] {index}{named}")
+    return f"[[triggers]] {index}{named}"
 
 
 def _read_trigger(given: object, place: Place) -> list[tuple[Values, Place]]:

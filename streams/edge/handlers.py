@@ -17,11 +17,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from streams.core.handler_uri import HandlerUri, parse_handler
 from streams.core.intake_plan import CEL_PREFIX
-from streams.core.manifest import Manifest, parse_manifest
+from streams.core.manifest import Manifest, parse_manifest, table_name
 from streams.core.manifest_place import shown
 from streams.core.suggestion import suggestion
 from streams.core.wire import BindingDefinition
@@ -47,12 +47,14 @@ MANIFEST_NAME = "harn.toml"
 def load_manifest(path: Path) -> Manifest:
     """Read the manifest at `path`, or `harn.toml` in the folder `path`.
 
-    Raises ManifestError that lists every problem; handlers are not loaded (`Handlers.load`).
+    Raises ManifestError that lists every problem; handlers are not loaded (`Handlers.load`), but
+    where there are other problems, those of handlers are listed as well.
     """
     path = path / MANIFEST_NAME if path.is_dir() else path
-    found = parse_manifest(read_manifest(path), str(path), EXPRESSIONS, CALENDAR)
+    document = read_manifest(path)
+    found = parse_manifest(document, str(path), EXPRESSIONS, CALENDAR)
     if not isinstance(found, Manifest):
-        raise ManifestError(found)
+        raise ManifestError([*found, *_handler_problems(document, path)])
     for warning in found.warnings:
         _LOG.warning("manifest_deprecated", extra={"reason": warning})
     return found
@@ -81,6 +83,19 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{path}: is empty, expected [[triggers]], or `triggers = []` to have none in force"
         )
     return found
+
+
+def _handler_problems(document: Mapping[str, Any], path: Path) -> list[str]:
+    """Return what is wrong with the functions that triggers name, as far as these can be read."""
+    readable = parse_manifest({"exports": document.get("exports", {})}, str(path))
+    triggers = document.get("triggers")
+    if not isinstance(readable, Manifest) or not isinstance(triggers, list):
+        return []
+    loader = Loader(readable, path.parent.resolve())
+    for index, given in enumerate(cast("list[object]", triggers), start=1):
+        table = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+        loader.load_named(table.get("handler"), table.get("when"), table_name(index, table))
+    return loader.problems
 
 
 class Handlers:
@@ -114,14 +129,15 @@ class Handlers:
         """
         base_dir = (Path(manifest.file).parent if base_dir is None else base_dir).resolve()
         loader = Loader(manifest, base_dir)
-        for index, binding in enumerate(manifest.bindings, start=1):
-            loader.load(binding, f"[[triggers]] {index} ({binding['trigger_id']})")
+        for binding, table in zip(manifest.bindings, manifest.tables, strict=True):
+            loader.load(binding, table)
         needed = len(loader.problems)
         exported = loader.exported()
         for problem in () if whole else loader.problems[needed:]:
             _LOG.warning("export_not_loaded", extra={"reason": problem})
         if loader.problems[: None if whole else needed]:
-            raise ManifestError(loader.problems)
+            # Sources of one trigger share its handler, and what is wrong with it.
+            raise ManifestError(dict.fromkeys(loader.problems))
         return cls(loader.found, loader.placed, exported)
 
     @classmethod
@@ -194,6 +210,23 @@ class Loader:
         when: str | None = definition.get("when")
         if when is not None and not when.startswith(CEL_PREFIX):
             self._find_predicate(when, f"{place}: when {when!r}")
+
+    def load_named(self, handler: object, when: object, needed_by: str) -> None:
+        """Find functions that a trigger may name; what is no name of one is not looked at."""
+        place = f"{self._manifest.file}: {needed_by}"
+        if self._names_function(handler):
+            self._find(handler, f"{place}: handler {handler!r}")
+        if self._names_function(when):
+            self._find_predicate(when, f"{place}: when {when!r}")
+
+    def _names_function(self, reference: object) -> TypeGuard[str]:
+        if not isinstance(reference, str) or reference.startswith(CEL_PREFIX):
+            return False
+        try:
+            uri = parse_handler(reference)
+        except ValueError:
+            return False
+        return uri.kind == "local" and uri.module in self._manifest.exports
 
     def _put(
         self, binding: BindingDefinition, handler: Handler, executor: Executor, place: str

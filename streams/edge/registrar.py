@@ -62,6 +62,7 @@ def dynamic_binding(
             namespace=found.namespace,
             exports=found.exports,
             bindings=(binding,),
+            tables=found.tables,
         )
     )
     return binding

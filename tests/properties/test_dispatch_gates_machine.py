@@ -195,17 +195,17 @@ TestGatherings = Gatherings.TestCase
 @settings(max_examples=200)
 @given(
     debounce=st.fixed_dictionaries(
-        {"period_ms": st.just(1_000)}, optional={"max_wait_ms": st.just(600)}
+        {"period_ms": st.just(1_000)}, optional={"max_wait_ms": st.just(400)}
     ),
     most=st.integers(1, 2),
     arrivals=st.lists(
-        st.tuples(st.sampled_from("wxyz"), st.sampled_from([0, 0, 100, 300, 600])), min_size=4
+        st.tuples(st.sampled_from("wxyz"), st.sampled_from([0, 0, 200, 300, 1_000])), min_size=5
     ),
 )
 def test_a_throttle_that_dispatches_come_to_in_another_order_than_they_arrived(
     debounce: dict[str, Any], most: int, arrivals: list[tuple[str, int]]
 ) -> None:
-    throttle = {"period_ms": 4_000, "max": most}
+    throttle = {"period_ms": 2_000, "max": most}
     flow = {"debounce": debounce, "throttle": throttle, "max_waiting": 100}
     log, model = GateLog(flow), DispatchGatesModel(flow, attempts_max=1)
     for number, (key, after_ms) in enumerate(arrivals):

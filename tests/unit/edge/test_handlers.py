@@ -349,3 +349,49 @@ def test_a_predicate_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     assert "when 'each': is a generator, expected a function that returns its result" in each
     known = "known are fn, text, nothing, each"
     assert gone.endswith(f"(t3): when 'gone': lib.py has no 'gone'; {known}")
+
+
+# ---------------------------------------------------------------------- all at once
+def test_handlers_that_are_not_there_are_told_with_what_else_is_wrong(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn", "gn", "other::fn"], lib="def fn(event): ...")
+    manifest = folder / "harn.toml"
+    manifest.write_text(
+        manifest.read_text()
+        + '[[triggers]]\nid = "t3"\nkind = "nosuch"\nprovider = "github"\nmatch = {}\n'
+        'handler = "worker://q"\nwhen = "hn"\n'
+    )
+    found = problems(folder)
+    told = [problem.split("harn.toml: ")[1] for problem in found]
+    assert told[0].startswith("[[triggers]] 3 (t2): handler is 'other::fn', but [exports] has no")
+    assert told[1].startswith("[[triggers]] 4 (t3): kind is 'nosuch', expected one of webhook")
+    assert told[2:] == [
+        "[[triggers]] 2 (t1): handler 'gn': lib.py has no 'gn'; did you mean 'fn'?",
+        "[[triggers]] 4 (t3): when 'hn': lib.py has no 'hn'; did you mean 'fn'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "triggers = 3",
+        "triggers = [3]\n[exports]\nlib = 1",
+        '[[triggers]]\nhandler = 3\nwhen = "::"',
+    ],
+)
+def test_what_cannot_be_read_at_all_is_no_handler_to_look_for(tmp_path: Path, text: str) -> None:
+    (tmp_path / "harn.toml").write_text(text)
+    assert not any("has no" in problem for problem in problems(tmp_path))
+
+
+def test_a_handler_that_sources_share_is_told_once_at_its_table(tmp_path: Path) -> None:
+    folder = write(tmp_path, ["fn"], lib="def fn(event): ...")
+    source = '[[triggers.sources]]\nkind = "webhook"\nprovider = "github"\nmatch = {}\n'
+    manifest = folder / "harn.toml"
+    manifest.write_text(
+        f'{manifest.read_text()}[[triggers]]\nid = "many"\nhandler = "gn"\n{source}{source}'
+        f'[[triggers]]\nid = "last"\nkind = "webhook"\nprovider = "github"\nmatch = {{}}\n'
+        f'handler = "hn"\n'
+    )
+    [many, last] = problems(folder)
+    assert "harn.toml: [[triggers]] 2 (many): handler 'gn'" in many
+    assert "harn.toml: [[triggers]] 3 (last): handler 'hn'" in last
