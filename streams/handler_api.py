@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -50,6 +50,10 @@ __all__ = [
 _LOG = logging.getLogger("harn.handler")
 
 _USAGE_MAX = 2**62
+_NOTHING_SAID = {
+    **dict.fromkeys(("occurred_at", "dedupe_key", "tenant_id", "raw_body", "signature_reason")),
+    "headers": {},
+}
 
 # One lock for all runs: it is held for two steps, and only by who spends.
 _SPENDING = threading.Lock()
@@ -156,8 +160,26 @@ class Event:
         """Return why a signature failed."""
         return self._fields["signature_reason"]
 
+    @cached_property
+    def batch(self) -> tuple[Event, ...] | None:
+        """Return all events that a `batch` gate has put together, this one among them.
+
+        They are in the order in which they came, without their raw bodies.  None where the trigger
+        has no such gate.
+        """
+        texts: Sequence[str] | None = self._fields.get("batch")
+        return None if texts is None else tuple(_member(text) for text in texts)
+
     def __repr__(self) -> str:
         return f"Event(id={self.id!r}, provider={self.provider!r}, kind={self.kind!r})"
+
+
+def _member(text: str) -> Event:
+    """Return an event of a batch from its JSON, which leaves out what says nothing."""
+    found = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    payload = bytes(found.pop("provider_payload")).decode()
+    said = {name: msgspec.json.decode(each) for name, each in found.items()}
+    return Event({**_NOTHING_SAID, **said, "provider_payload": payload})
 
 
 class Spent:

@@ -69,6 +69,7 @@ def _document(checkup: Checkup, findings: list[Finding]) -> dict[str, Any]:
         shown["in_flight"] = dispatcher.in_flight
         shown["retry_queue_depth"] = dispatcher.retries
         shown["gated"] = dispatcher.gated
+        shown["parked"] = dispatcher.parked
     document["findings"] = [dataclasses.asdict(finding) for finding in findings]
     return document
 
@@ -102,11 +103,13 @@ def _groups(checkup: Checkup) -> Table:
 
 
 def _dispatchers(checkup: Checkup) -> Table:
-    columns = ("dispatch", "in flight", "retries", "gated", "dead letters", "oldest", "revision")
+    names = ("dispatch", "in flight", "retries", "gated", "parked", "dead letters")
+    columns = (*names, "oldest", "revision")
     table = Table(*columns, box=None, pad_edge=False)
     for each in checkup.dispatchers:
         age_ms = 0 if each.oldest_ms is None else max(0, checkup.at_ms - each.oldest_ms)
-        counts = (each.partition, each.in_flight, each.retries, each.gated, each.dead_letters)
+        waiting = (each.retries, each.gated, each.parked)
+        counts = (each.partition, each.in_flight, *waiting, each.dead_letters)
         oldest = "" if each.oldest_ms is None else _age(age_ms)
         table.add_row(*(str(count) for count in counts), oldest, str(each.revision))
     return table

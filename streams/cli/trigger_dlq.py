@@ -133,6 +133,7 @@ def show(
         return
     for name, value in shown.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        text = rfc3339(value) if name.endswith("_at_ms") else text
         screen().print(plain(f"{name}: {text}"), markup=False)
     if letter.body is None:
         notice(f"the log has let the body of {entry_id} go")

@@ -117,8 +117,13 @@ class Dispatcher:
 
     @property
     def gated(self) -> int:
-        """Dispatches that wait at a gate, or for a circuit to close."""
-        return sum(self.statuses.get(each, 0) for each in ("gated", "parked"))
+        """Dispatches that wait at a gate."""
+        return self.statuses.get("gated", 0)
+
+    @property
+    def parked(self) -> int:
+        """Dispatches that wait for a circuit to close."""
+        return self.statuses.get("parked", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class TextFormatter(logging.Formatter):
         )
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return line
+        return _visible(line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -108,6 +108,18 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             body["traceback"] = self.formatException(record.exc_info)
         return json.dumps(body, default=str, ensure_ascii=False)
+
+
+def _visible(text: str) -> str:
+    """Return lines without what moves a cursor or changes colours: errors quote other's texts."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each
+        if each.isprintable() or each in "\n\t"
+        else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - whatever a caller logs

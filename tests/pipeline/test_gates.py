@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 
 import pytest
@@ -49,10 +50,12 @@ EVENTS = 36
 PERIOD_MS = 10_000
 
 
-def work(found: object, context: object) -> int:
+def work(found: object, context: object) -> int | list[int]:
     if context.attempt == 1 and found.payload["n"] % 7 == 0:  # type: ignore[attr-defined]
         message = "not yet"
         raise RuntimeError(message)
+    if found.batch is not None:  # type: ignore[attr-defined]
+        return [each.payload["n"] for each in found.batch]  # type: ignore[attr-defined]
     return found.payload["n"]  # type: ignore[attr-defined]
 
 
@@ -125,6 +128,13 @@ def test_a_batch_carries_every_member_once() -> None:
             assert 1 <= len(batch) <= 3
             members += [text.split('"id":"')[1].split('"')[0] for text in batch]
     assert Counter(members) == Counter(f"e{number}" for number in range(2, EVENTS, 3))
+    results = [
+        json.loads(seen.value["result"])
+        for seen in driver.records("trigger.outbox", "dispatch_succeeded")
+        if seen.value["trigger_id"] == "together"
+    ]
+    handled = [number for numbers in results for number in numbers]
+    assert sorted(handled) == list(range(2, EVENTS, 3)), "a handler is given every member"
 
 
 def test_filter_and_predicate_decide_who_goes_on() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from streams.core.event_json import event_json
 from streams.handler_api import Context, Event, Handler, Retryable
+from streams.testing import event as made
 from tests.support.invoker_edge import intent_value
 
 
@@ -30,6 +32,24 @@ def test_an_event_shows_every_field_of_its_record() -> None:
     payload = msgspec.json.decode(fields.pop("provider_payload"))
     assert {name: getattr(shown, name) for name in fields} == fields
     assert shown.payload == payload
+
+
+def test_a_batch_is_its_events_as_they_came() -> None:
+    big = {"n": 10**30, "deep": [{"a": "\u00e9\u2028"}], "none": None}
+    members = [
+        made("e1", payload=big, tenant_id="acme", headers={"x-plan": "gold"}, dedupe_key="k"),
+        {**made("e2", payload="text"), "occurred_at": "2026-01-01T00:00:00Z"},
+        {**made("e3", payload=None), "raw_body": b"x"},
+    ]
+    leader = Event({**members[0], "batch": [event_json(member) for member in members]})
+    assert leader.batch is not None
+    assert leader.batch is leader.batch
+    names = [*(name for name in members[0] if name not in ("raw_body", "provider_payload"))]
+    for shown, member in zip(leader.batch, members, strict=True):
+        assert {name: getattr(shown, name) for name in names} == {n: member[n] for n in names}
+        assert shown.payload == Event(member).payload
+        assert (shown.raw_body, shown.batch) == (None, None)
+    assert Event(members[0]).batch is None
 
 
 def test_a_payload_is_parsed_once_and_belongs_to_the_handler() -> None:

@@ -19,6 +19,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 
 from aiohttp import web
 from confluent_kafka import KafkaException
@@ -43,6 +44,7 @@ _LOG = logging.getLogger("harn.ingest")
 # A probe that asks every second must not become load for the broker.
 _READY_FOR_S = 2.0
 _READY_TIMEOUT_S = 2.0
+_SHOWN_PATH_CHARS = 100
 
 _Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -175,10 +177,21 @@ async def _errors_as_json(request: web.Request, handler: _Answer) -> web.StreamR
     try:
         return await handler(request)
     except web.HTTPException as error:
-        response = json_response(error.status, {"error": error.reason})
+        problem = _refusal(request, error)
+        response = json_response(error.status, {"error": problem, "problems": [problem]})
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
+
+
+def _refusal(request: web.Request, error: web.HTTPException) -> str:
+    path = request.path[:_SHOWN_PATH_CHARS]
+    if error.status == HTTPStatus.NOT_FOUND:
+        return f"nothing is at {path!r}: events go to /v1/events, webhooks to /webhooks/<path>"
+    if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = ", ".join(name for name in error.headers["Allow"].split(",") if name != "HEAD")
+        return f"{request.method} is not taken at {path!r}, expected {allowed}"
+    return error.reason
 
 
 def _is_loopback(host: str) -> bool:

@@ -188,7 +188,7 @@ def test_live_dispatches_are_told_apart_by_what_they_wait_for() -> None:
         "parked": 128,
     }
     one = replace(DISPATCHER, statuses=statuses)
-    assert (one.in_flight, one.retries, one.gated) == (7, 56, 192)
+    assert (one.in_flight, one.retries, one.gated, one.parked) == (7, 56, 64, 128)
 
 
 def old_backlog(**changes: Any) -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,16 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     monkeypatch.setattr(logging, "lastResort", last)
     yield stream
     last.close()
+
+
+def test_what_others_wrote_moves_no_cursor() -> None:
+    try:
+        raise RuntimeError("boom \x1b[31m\n\tred \x9b2J \x7f")
+    except RuntimeError:
+        told = record("harn.handler", error="\x1b[2J", exc_info=sys.exc_info())
+    line, *traceback = logs.TextFormatter().format(told).split("\n")
+    assert line.endswith(r" warning said error=\x1b[2J")
+    assert traceback[-2:] == [r"RuntimeError: boom \x1b[31m", "\t" + r"red \x9b2J \x7f"]
 
 
 def test_a_command_does_not_show_how_its_clients_try(shown: io.StringIO) -> None:

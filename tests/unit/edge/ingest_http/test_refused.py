@@ -114,12 +114,20 @@ async def test_headers_over_the_limit_are_refused(client: httpx.AsyncClient) -> 
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/v1/events", 405), ("POST", "/v1/nothing", 404), ("GET", "/", 404)],
+    ("method", "path", "status", "says"),
+    [
+        ("GET", "/v1/events", 405, "GET is not taken at '/v1/events', expected OPTIONS, POST"),
+        ("POST", "/healthz", 405, "POST is not taken at '/healthz', expected GET"),
+        ("POST", "/v1/nothing", 404, "nothing is at '/v1/nothing': events go to /v1/events, web"),
+        ("GET", "/", 404, "nothing is at '/': "),
+        ("GET", "/" + "x" * 1_000, 404, "nothing is at '/xxxxx"),
+    ],
 )
-async def test_other_paths_and_methods_are_refused_as_json(
-    client: httpx.AsyncClient, method: str, path: str, status: int
+async def test_other_paths_and_methods_are_refused_as_json_with_what_is_taken(
+    client: httpx.AsyncClient, method: str, path: str, status: int, says: str
 ) -> None:
     response = await client.request(method, path)
     assert response.status_code == status
-    assert response.json()["error"]
+    assert response.json()["error"].startswith(says)
+    assert response.json()["problems"] == [response.json()["error"]]
+    assert len(response.content) < 1_000
