@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -27,6 +27,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import OffsetSpec
 
 from streams.audit.log import Headers, LogRecord, Place, Span
+from streams.closable import Closable
 from streams.errors import BrokerError
 from streams.kafka import COORDINATOR_SOON, PASSING, make_admin, make_consumer, right_missing
 from streams.settings import Settings
@@ -50,7 +51,7 @@ _DECIDED_MARGIN_S = 10.0
 """Beyond the transaction's own time: the broker looks for overdue ones now and then."""
 
 
-class KafkaLog:
+class KafkaLog(Closable):
     """Implements `streams.audit.log.LogReader` for one thread; its `with` block closes it."""
 
     def __init__(self, settings: Settings, *, patience_s: float | None = None) -> None:
@@ -66,15 +67,7 @@ class KafkaLog:
         self._idle: list[Consumer] = []
         self._counts: Mapping[str, int] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Close every connection."""
         while self._idle:
             self._idle.pop().close()

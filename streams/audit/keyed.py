@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from streams.audit.spool import Spool
+from streams.closable import Closable
 
 __all__ = ["BUCKETS", "Keyed", "Part", "hash_of"]
 
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     stands: dict[int, Fields]
 
 
-class Keyed(AbstractContextManager["Keyed"]):
+class Keyed(Closable):
     """Its `with` block closes and removes the files.
 
     Args: name: of the files in `folder`.
@@ -53,18 +53,11 @@ class Keyed(AbstractContextManager["Keyed"]):
         self.moving: set[int] = set()
         """Hashes of keys of which more is said than was noted."""
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close and remove the files."""
         self._files.close()
         for spool in self._spools:
             spool.path.unlink()
-
-    def __enter__(self) -> Self:
-        return self
 
     def say(self, key: str, *fields: Any) -> None:  # noqa: ANN401 - of the format
         """Note the next that is said of a key."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from streams.closable import Closable
 
 __all__ = ["Sequence", "Spool", "Stored"]
 
@@ -74,7 +74,7 @@ class Sequence:
         return Stored(spool.path, format_, spool.block_bytes, self._blocks, bytes(self._block))
 
 
-class Spool(AbstractContextManager["Spool"]):
+class Spool(Closable):
     """Writes the blocks of its sequences to the file `path`; whoever gave the path removes it."""
 
     def __init__(self, path: Path, entry: struct.Struct) -> None:
@@ -96,13 +96,6 @@ class Spool(AbstractContextManager["Spool"]):
         self._size += len(block)
         return at
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, get_args
 
 from streams.audit.keyed import Keyed
+from streams.closable import Closable
 from streams.core.record import Position
 from streams.core.turn.claim import ENDED
 from streams.core.turn.record import NOT_ENQUEUED
@@ -57,7 +57,7 @@ class _Said(NamedTuple):
     ran: bool = False
 
 
-class TurnRecords:
+class TurnRecords(Closable):
     """Words and records of one partition; its `with` block closes and removes the files.
 
     Words come in the order of `claims`, records in that of `records`: topics and a partition.
@@ -73,16 +73,9 @@ class TurnRecords:
         self.given_up = 0
         """Records that stand as the API left them, whose turns got no ack and were begun."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._keys.__exit__(error_type, error, traceback)
+    def close(self) -> None:
+        """Close and remove the files."""
+        self._keys.close()
 
     def word(self, key: str, offset: int, kind: str, value: dict[str, Any]) -> None:
         """Take the next word that counts about the goal or task of `key`."""

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, get_args
 
 from streams.audit.keyed import Keyed
+from streams.closable import Closable
 from streams.core.record import Position
 from streams.core.turn.session import status_after
 from streams.core.wire import AgentJobStatus, AgentSessionStatus
@@ -42,7 +42,7 @@ class _Expected(NamedTuple):
     others: bool
 
 
-class TurnSessions:
+class TurnSessions(Closable):
     """Words and sessions of one partition; its `with` block closes and removes the files.
 
     Words come in the order of `claims`, sessions in that of `sessions`: topics and a partition.
@@ -52,16 +52,9 @@ class TurnSessions:
         self._claims, self._sessions = claims, sessions
         self._keys = Keyed(folder, f"sessions-{claims[1]}", said="qBB?", stands="qB")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._keys.__exit__(error_type, error, traceback)
+    def close(self) -> None:
+        """Close and remove the files."""
+        self._keys.close()
 
     def word(self, offset: int, kind: str, value: dict[str, Any], *, is_held: bool) -> None:
         """Take the next word that counts; `is_held` says whether its turn is held before it."""

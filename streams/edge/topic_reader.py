@@ -7,11 +7,11 @@ seen, and the end is the stable end: what an open transaction holds back comes l
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from streams.closable import Closable
 from streams.errors import BrokerError, TopologyError
 from streams.kafka import ends_of, make_admin, make_consumer, right_missing
 from streams.settings import Settings
@@ -65,7 +65,7 @@ class ReadRecord(NamedTuple):
         return found[0].decode(errors="replace") if found else ""
 
 
-class TopicReader:
+class TopicReader(Closable):
     """Reads partitions of one topic; use it as a context, in one thread.
 
     `wait_ms` is how long the broker may hold an answer back while nothing is new: an end is noticed
@@ -97,17 +97,6 @@ class TopicReader:
             self.close()
             raise
         self._open: set[int] = set()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def at_end(self) -> bool:
