@@ -133,7 +133,8 @@ def show(
         return
     for name, value in shown.items():
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        text = rfc3339(value) if name.endswith("_at_ms") else text
+        if isinstance(value, int) and name.endswith("_at_ms"):
+            text = rfc3339(value)
         screen().print(plain(f"{name}: {text}"), markup=False)
     if letter.body is None:
         notice(f"the log has let the body of {entry_id} go")
