@@ -67,13 +67,17 @@ def _rounds(lab: Lab, codec: Codec, members: int, kind: str, *, slots: int = _SL
 
 
 def events_per_second(
-    lab: Lab, place: Serving, codec: Codec, events: int, kind: str = "bench"
+    lab: Lab,
+    place: Serving,
+    codec: Codec,
+    events: int,
+    kind: str = "bench",
+    *,
+    tenants: int = _TENANTS,
 ) -> float:
     """Append that many events of a kind, scaled, and wait for their successes."""
     count = lab.scaled(events)
-    bodies = (
-        event_json(None, _PAYLOAD_BYTES, kind=kind, tenant=n % _TENANTS) for n in range(count)
-    )
+    bodies = (event_json(None, _PAYLOAD_BYTES, kind=kind, tenant=n % tenants) for n in range(count))
     outbox = Outbox(place.settings, codec)
     seconds = append_all(lab.settings, [envelope(codec, body) for body in bodies])
     began_s = time.monotonic()
