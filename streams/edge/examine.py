@@ -200,7 +200,7 @@ def _is_unused(group: Group) -> bool:
 
 
 def _group(follower: _Follower, described: Membership, log: KafkaLog) -> Group:
-    state, members = described
+    state, members, _ = described
     partitions = range(log.partitions(follower.topic))
     committed = log.committed(follower.group, follower.topic, partitions)
     spans = log.spans([(follower.topic, partition) for partition in partitions])
