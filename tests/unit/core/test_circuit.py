@@ -174,6 +174,43 @@ def test_slots_that_come_free_while_it_is_open_are_dealt_out_when_it_closes() ->
     assert not [key for key in log.rows if key.startswith("d:")]
 
 
+def test_a_free_slot_is_not_for_who_comes_before_those_who_wait_are_called() -> None:
+    log = GateLog({"concurrency": {"key": "k", "max": 1}}, backoff="immediate", max_attempts=100)
+    for name, key in (("a", "x"), ("h", "y"), ("b", "y"), ("c", "y")):
+        log.arrive(name, 0, keys={"concurrency": key})
+    for fence in range(1, FAILURES_MAX + 1):
+        log.end("a", 0, "failed", fence=fence)
+    log.end("h", 1, "failed")  # it parks, and one of those who wait for its slot; the other waits
+    log.end("a", 61, fence=FAILURES_MAX + 1)  # the probe: parked ones are called in a moment
+    log.arrive("late", 61, keys={"concurrency": "y"})
+    for at, (name, fence) in enumerate((("h", 2), ("b", 1), ("c", 1)), start=62):
+        log.end(name, at, fence=fence)
+    assert log.started["h"][-1] == 61.001
+    assert [log.started[name] for name in ("b", "c", "late")] == [[62], [63], [64]]
+
+
+def test_a_singleton_is_taken_while_those_who_gave_it_up_wait_to_be_called() -> None:
+    flow = {"singleton": {"key": "k", "release_on_retry": True}}
+    log = GateLog(flow, backoff="svix", max_attempts=100)
+    y = {"singleton": "y"}
+    log.arrive("h", 0, keys=y)
+    log.end("h", 0, "failed")
+    log.arrive("g", 1, keys=y)
+    log.end("g", 1, "failed")
+    log.arrive("f", 2, keys=y)
+    log.pass_time(7)  # the retries of both wait for its slot
+    for name in ("a", "b", "c"):
+        log.arrive(name, 7, keys={"singleton": name})
+        log.end(name, 7, "failed")
+    log.arrive("probe", 7.5, keys={"singleton": "p"})
+    log.end("f", 8, "denied")  # `h` is called, and parks in place of the slot; `g` still waits
+    log.end("probe", 68)
+    log.arrive("late", 68, keys=y)
+    assert log.skips == {"late": "singleton_active"}
+    log.pass_time(69)
+    assert log.started["h"][-1] == 68.001
+
+
 def test_many_parked_go_on_a_few_at_a_time() -> None:
     log = opened({"circuit_max_park": 3_600_000})
     names = [f"p{number}" for number in range(2 * RELEASED_MAX + 1)]
