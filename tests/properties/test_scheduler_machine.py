@@ -18,7 +18,9 @@ FOREVER_MS = 80_000_000
 TTL_MS = 60_000
 
 _JOBS = st.lists(
-    st.tuples(st.sampled_from(TENANTS), st.sampled_from(["high", "normal", "low"])),
+    st.tuples(
+        st.sampled_from(TENANTS), st.sampled_from("xy"), st.sampled_from(["high", "normal", "low"])
+    ),
     min_size=1,
     max_size=8,
 )
@@ -41,24 +43,47 @@ class SchedulerMachine(RuleBasedStateMachine):
         self, strategy: str, weights: dict[str, int], quantum: int, cap: int, starvation_ms: int
     ) -> None:
         self.model = Model(strategy, weights, quantum, cap, starvation_ms)
-        self.log = SchedulerLog(
-            strategy=strategy,
-            weights=weights,
-            quantum=quantum,
-            max_concurrent_per_key=cap,
-            starvation_age_ms=starvation_ms,
-            worker_ttl_ms=FOREVER_MS,
-            max_deliveries=0,
-        )
+        self.log = SchedulerLog(**self._policy)
+
+    @property
+    def _policy(self) -> dict[str, Any]:
+        model = self.model
+        return {
+            "strategy": model.strategy,
+            "fairness_key": model.dimension,
+            "weights": model.weights,
+            "quantum": model.quantum,
+            "max_concurrent_per_key": model.cap,
+            "starvation_age_ms": model.starvation_ms,
+            "worker_ttl_ms": FOREVER_MS,
+            "max_deliveries": 0,
+        }
+
+    @rule(
+        cap=st.sampled_from([0, 1, 2]),
+        dimension=st.sampled_from(["tenant", "binding"]),
+        weights=st.dictionaries(st.sampled_from((*TENANTS, "x")), st.integers(1, 4)),
+        strategy=st.sampled_from(["fifo", "drr", "drr"]),
+    )
+    def change(self, cap: int, dimension: str, weights: dict[str, int], strategy: str) -> None:
+        before, model = self._policy, self.model
+        model.cap, model.dimension = cap, dimension
+        model.weights, model.strategy = weights, strategy
+        outs = self.log.policy(**self._policy)
+        if self._policy == before:
+            assert outs == []
+        else:
+            self._agree(claimed(outs))
 
     @rule(jobs=_JOBS)
-    def enqueue(self, jobs: list[tuple[str, str]]) -> None:
+    def enqueue(self, jobs: list[tuple[str, str, str]]) -> None:
         log, first = self.log, self.log.next_offset
         told: list[dict[str, Any]] = []
-        for number, (tenant, priority) in enumerate(jobs, start=first):
+        for number, (tenant, binding, priority) in enumerate(jobs, start=first):
             at_ms = log.now_ms
-            told.append(ready_job(number, tenant, priority=priority, occurred_at_ms=at_ms))
-            self.model.jobs[number] = Job(number, tenant, priority, at_ms)
+            fields = {"binding_key": binding, "priority": priority, "occurred_at_ms": at_ms}
+            told.append(ready_job(number, tenant, **fields))
+            self.model.jobs[number] = Job(number, tenant, binding, priority, at_ms)
         log.next_offset += len(jobs)
         self._agree(claimed(log.relay(told, first)))
 
@@ -115,13 +140,13 @@ class SchedulerMachine(RuleBasedStateMachine):
         model = self.model
         assert found["ready"] == len(model.jobs) - len(model.held)
         assert found["in_flight"] == len(model.held)
-        if model.strategy == "drr":
-            assert found["rounds_completed"] == model.rounds
-            assert found["starvation_promotions_total"] == model.promotions
-            for key in found["keys"]:
-                name = key["fairness_key"]
-                assert key["deficit"] == model.credit.get(name, 0), name
-                assert key["selected_total"] == model.selected.get(name, 0), name
+        assert found["rounds_completed"] == model.rounds
+        assert found["starvation_promotions_total"] == model.promotions
+        for key in found["keys"]:
+            name = model.dimension, key["fairness_key"]
+            assert key["deficit"] == model.credit.get(name, 0), name
+            assert key["selected_total"] == model.selected.get(name, 0), name
+            assert key["deferred_total"] == model.deferred.get(name, 0), name
 
     def teardown(self) -> None:
         if hasattr(self, "log"):

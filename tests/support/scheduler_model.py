@@ -10,12 +10,17 @@ PROMOTED_MS = 900_000
 _RANKS = {"high": 0, "normal": 1, "low": 2}
 
 
+Key = tuple[str, str]
+"""Dimension, and the key in it: what is counted of a key stays when the dimension changes."""
+
+
 @dataclass
 class Job:
     """A job that is not done."""
 
     number: int
-    key: str
+    tenant: str
+    binding: str
     priority: str
     enqueued_ms: int
     fence: int = 0
@@ -42,9 +47,11 @@ class Model:
     quantum: int
     cap: int
     starvation_ms: int
+    dimension: str = "tenant"
     jobs: dict[int, Job] = field(default_factory=dict)
-    credit: dict[str, int] = field(default_factory=dict)
-    selected: dict[str, int] = field(default_factory=dict)
+    credit: dict[Key, int] = field(default_factory=dict)
+    selected: dict[Key, int] = field(default_factory=dict)
+    deferred: dict[Key, int] = field(default_factory=dict)
     promotions: int = 0
     rounds: int = 0
     last: str = ""
@@ -53,6 +60,10 @@ class Model:
     @property
     def held(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.held]
+
+    def key(self, job: Job) -> Key:
+        """The fairness key of a job."""
+        return self.dimension, job.tenant if self.dimension == "tenant" else job.binding
 
     def grant(self, now_ms: int) -> list[str]:
         """Give jobs to the worker until it or the queue has no more; return the claims."""
@@ -65,19 +76,27 @@ class Model:
             claims.append(job.claim_id)
         return claims
 
-    def _select(self, now_ms: int) -> Job | None:
-        ready: dict[str, list[Job]] = {}
+    def _eligible(self) -> dict[Key, list[Job]]:
+        """Ready jobs by key, of those below the cap; each other one is passed over once more."""
+        ready: dict[Key, list[Job]] = {}
         for job in self.jobs.values():
-            in_flight = sum(1 for other in self.held if other.key == job.key)
-            if not job.held and (self.cap == 0 or in_flight < self.cap):
-                ready.setdefault(job.key, []).append(job)
+            if not job.held:
+                ready.setdefault(self.key(job), []).append(job)
+        for key in [*ready]:
+            in_flight = sum(1 for other in self.held if self.key(other) == key)
+            if 0 < self.cap <= in_flight:
+                self.deferred[key] = self.deferred.get(key, 0) + 1
+                del ready[key]
+        return ready
+
+    def _select(self, now_ms: int) -> Job | None:
+        ready = self._eligible()
         if not ready:
             return None
         if self.strategy == "fifo":
             every = [job for jobs in ready.values() for job in jobs]
             chosen = min(every, key=lambda job: job.place(now_ms))
-            self.selected[chosen.key] = self.selected.get(chosen.key, 0) + 1
-            return chosen
+            return self._serve(chosen)
         old = [
             job
             for jobs in ready.values()
@@ -86,20 +105,23 @@ class Model:
         ]
         if old:
             self.promotions += 1
-            return self._serve(min(old, key=lambda job: (job.enqueued_ms, job.key, job.number)))
+            return self._serve(
+                min(old, key=lambda job: (job.enqueued_ms, self.key(job), job.number))
+            )
         while True:
-            after = [key for key in sorted(ready) if key > self.last]
-            before = [key for key in sorted(ready) if key <= self.last]
+            after = [key for key in sorted(ready) if key[1] > self.last]
+            before = [key for key in sorted(ready) if key[1] <= self.last]
             for key in (*after, *before):
                 if self.credit.get(key, 0) >= 1:
                     self.credit[key] -= 1
                     return self._serve(min(ready[key], key=lambda job: job.place(now_ms)))
             self.rounds += 1
             for key in ready:
-                gain = self.weights.get(key, 1) * self.quantum
+                gain = self.weights.get(key[1], 1) * self.quantum
                 self.credit[key] = self.credit.get(key, 0) + gain
 
     def _serve(self, job: Job) -> Job:
-        self.last = job.key
-        self.selected[job.key] = self.selected.get(job.key, 0) + 1
+        key = self.key(job)
+        self.last = key[1]
+        self.selected[key] = self.selected.get(key, 0) + 1
         return job

@@ -178,10 +178,11 @@ def _change_dimension(state: State, book: Book, before: str) -> None:
     """Let the keys of another dimension be forgotten; those of this one begin anew."""
     for _, queue in sorted(book.queues.items()):
         for _, key in sorted(queue.selection.keys.items()):
+            queue.selection.close(key)
             row = key_row(key, before, state.now_ms)
             forgotten = state.now_ms + KEY_IDLE_MS
             name = f"f:{queue.home}:{before}:{key.name}"
-            state.rows.put(name, {**row, "capped_at": None, "forget_at_ms": forgotten})
+            state.rows.put(name, {**row, "forget_at_ms": forgotten})
         queue.selection.dirty.clear()
         if queue.known:
             state.rows.put(f"q:{queue.home}", queue_row(queue))
@@ -189,8 +190,10 @@ def _change_dimension(state: State, book: Book, before: str) -> None:
     _revive(state, book)
     state.index = load(state)
     for queue in state.index.queues.values():
+        queue.selection.recount()
         queue.selection.dirty.update(queue.selection.keys)
-        state.index.dirty[queue.home] = queue
+        if queue.known:
+            state.index.dirty[queue.home] = queue
 
 
 def _revive(state: State, book: Book) -> None:

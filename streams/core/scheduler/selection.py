@@ -106,6 +106,7 @@ class Selection:
         for key in self.keys.values():
             key.weight = weight_of(policy, key.name)
         self.rebuild()
+        self.recount()
 
     def rebuild(self) -> None:
         """Derive what decides from the keys alone."""
@@ -139,6 +140,18 @@ class Selection:
         ring.add(key.name)
         self.weight += key.weight
         self._offer(key)
+
+    def recount(self) -> None:
+        """Count for each key whether it is at its cap now: the cap or the dimension is another."""
+        for key in self.keys.values():
+            capped = key.ready > 0 and not key.eligible
+            if capped != (key.capped_at is not None):
+                self._count_deferrals(key, capped=capped)
+
+    def close(self, key: Key, /) -> None:
+        """A key's dimension is not in force any more: it is passed over no more."""
+        if key.capped_at is not None:
+            self._count_deferrals(key, capped=False)
 
     def _count_deferrals(self, key: Key, *, capped: bool) -> None:
         if key.capped_at is not None:

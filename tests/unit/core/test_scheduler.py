@@ -340,6 +340,40 @@ def test_a_policy_change_keeps_credit_and_counts_and_everything_replays() -> Non
         log.assert_replays(cuts, frozenset({1, 2, 5, 8}))
 
 
+def test_a_change_of_dimension_stores_nothing_of_a_queue_that_never_had_a_job() -> None:
+    log = drr()
+    log.beat()
+    log.policy(strategy="drr", fairness_key="binding")
+    assert "q:triage" not in log.rows
+    log.tick(60_000)
+    log.ready("a")
+    log.assert_replays([1], frozenset(range(6)))
+
+
+def deferrals(log: SchedulerLog) -> dict[str, int]:
+    return {key["fairness_key"]: key["deferred_total"] for key in log.summary()["keys"]}
+
+
+def test_deferrals_are_counted_by_the_cap_and_the_dimension_in_force() -> None:
+    log = drr(max_concurrent_per_key=1)
+    log.ready(*"aaabbb")
+    held = claimed(log.beat(capacity=3))  # a, then b past it, then one look in vain
+    assert deferrals(log) == {"a": 2, "b": 1}
+    held += claimed(log.policy(strategy="drr", max_concurrent_per_key=2))
+    assert len(held) == 3
+    assert deferrals(log) == {"a": 2, "b": 1}, "nobody was at the cap that is in force"
+    log.policy(strategy="drr", max_concurrent_per_key=1)  # there is no room, and no look
+    log.beat(capacity=1, claims=held)
+    assert deferrals(log) == {"a": 3, "b": 2}
+    log.policy(strategy="drr", max_concurrent_per_key=1, fairness_key="binding")
+    assert deferrals(log) == {"triage@v1": 1}
+    log.beat(capacity=1, claims=held)
+    assert deferrals(log) == {"triage@v1": 2}
+    log.policy(strategy="drr", max_concurrent_per_key=1)
+    assert deferrals(log) == {"a": 4, "b": 3}
+    log.assert_replays([3], frozenset({1, 3, 5, 8}))
+
+
 def test_keys_of_a_dimension_that_comes_back_have_the_credit_that_they_had() -> None:
     log = drr(quantum=3)
     log.ready(*"ab" * 30)
