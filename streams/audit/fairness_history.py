@@ -94,24 +94,26 @@ class _Key:
 class Fairness:
     """One queue, or a shard of one.
 
-    Args:  policy: in force when it begins.
+    Args:  policies: those that were in force before it begins, in order, and the one that is.
            whole: whether all that was ever said of the queue will be told; else a cap hides which
-           keys waited, and nothing is judged while there is one.
+           keys waited, and jobs of before may wait at a gate: nothing is judged while there is one.
+           gates: whether consumers have had gates.
     """
 
-    def __init__(self, policy: SchedulerPolicy, *, whole: bool = True) -> None:
+    def __init__(self, *policies: SchedulerPolicy, whole: bool = True, gates: bool = False) -> None:
         self.told = 0
         self._whole = whole
+        self._gates = gates
         self.judged = False
         """Whether the policy in force is known."""
         self._jobs: dict[str, _Job] = {}
         self._keys: dict[str, _Key] = {}
-        self._policies: list[SchedulerPolicy] = [policy]
+        self._policies = [*policies]
         self._waiting: set[str] = set()
         self._once: set[str] = set()
         self._runs: Runs | None = None
         self._changing: SchedulerPolicy | None = None
-        self._base: int | None = None
+        self._base: int | None = None if whole else 0
         """The policy that credit of keys that are new to us may be of; None when they have none."""
         self._now_ms = 0
         self._keys_max = _IDLE_KEYS_MAX
@@ -143,7 +145,7 @@ class Fairness:
             return
         before = self._policy["fairness_key"]
         self._policies.append(policy)
-        if policy["fairness_key"] != before:
+        if policy["fairness_key"] != before or not self.judged:
             self._derive()
         for name, key in self._keys.items():
             self._refresh(name, key)
@@ -157,7 +159,7 @@ class Fairness:
         self.judged = True
         self._runs = None
         policy = self._policy
-        known = self._whole or not policy["max_concurrent_per_key"]
+        known = self._whole or not (self._gates or policy["max_concurrent_per_key"])
         if policy["strategy"] == "drr" and known and self.told < TOLD_MAX:
             self._runs = Runs(began, policy["quantum"], self._stakes, self._settle)
 
@@ -273,7 +275,8 @@ class Fairness:
         """Count the jobs by another dimension; its keys may have credit from when it was that."""
         dimensions = [each["fairness_key"] for each in self._policies]
         first = dimensions.index(self._policy["fairness_key"])
-        self._base = None if first == len(dimensions) - 1 else first
+        fresh = self._whole and first == len(dimensions) - 1
+        self._base = None if fresh else first
         self._keys = {}
         self._waiting = set()
         for job in self._jobs.values():

@@ -15,14 +15,15 @@ Source: DESIGN law 6 (`cause`), "A job", "Proof".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from streams.audit.fairness_history import Fairness, JobFacts
 from streams.audit.log import LogReader, LogRecord, Place, Span
-from streams.audit.spool import Sequence, Spool
+from streams.audit.spool import Sequence as Spooled
+from streams.audit.spool import Spool
 from streams.codec import Codec, DecodeError
 from streams.core import scheduler_policy
 from streams.core.shards import mailbox_key
@@ -35,7 +36,15 @@ _ENTRY: Final = struct.Struct("<qiqqiii")
 
 _NOBODY: Final = -1
 
-_KINDS: Final = frozenset({"jobs_ready", "revision_published", "worker_heartbeat", "stage_skip"})
+_KINDS: Final = frozenset(
+    {
+        "jobs_ready",
+        "revision_published",
+        "worker_heartbeat",
+        "consumer_registered",
+        "stage_skip",
+    }
+)
 
 
 class InForce(NamedTuple):
@@ -59,11 +68,13 @@ class MailboxNotes:
 
     place: Place
     span: Span
-    jobs: dict[str, Sequence] = field(default_factory=dict[str, Sequence])
+    jobs: dict[str, Spooled] = field(default_factory=dict[str, Spooled])
     texts: list[str] = field(default_factory=list[str])
     policies: list[Put] = field(default_factory=list["Put"])
     once: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     skipped: set[int] = field(default_factory=set[int])
+    gated: set[str] = field(default_factory=set[str])
+    """Queues and shards for which gates were registered, or taken back."""
 
     def homes(self, queue: str) -> list[str]:
         """Return the queue, or its shards, that live here."""
@@ -101,6 +112,8 @@ class _Noting:
                     self._revision = value["revision"]
                     policy = value["policy"]["scheduler"] or scheduler_policy.DEFAULT
                     notes.policies.append(Put(offset, self._revision, policy))
+            case "consumer_registered":
+                notes.gated.add(value["queue"])
             case "worker_heartbeat":
                 if value["once"] and value["consumer_id"] not in self._once:
                     self._once.add(value["consumer_id"])
@@ -172,6 +185,8 @@ class FairnessFeed:
            whose beginning was removed, what says an earlier one may be a broadcaster's repeat, at
            which nothing happens: nothing is judged before that one is said.
            begins: the first mailbox offset whose claims are all there.
+           earlier: every policy that ever was, by revision: keys may have credit of those.
+           gates: whether its consumers have gates now.
     """
 
     def __init__(
@@ -181,6 +196,8 @@ class FairnessFeed:
         in_force: InForce,
         *,
         begins: int,
+        earlier: Sequence[InForce] = (),
+        gates: bool = False,
     ) -> None:
         self._notes = notes
         self._begins = begins
@@ -195,15 +212,18 @@ class FairnessFeed:
         from_start = notes.span.start == 0
         revision = 0 if from_start else in_force.revision
         self._puts = [each for each in notes.policies if each.revision >= revision]
-        before = [each.policy for each in self._puts if each.offset < begins]
+        before = [InForce(*each[1:]) for each in self._puts if each.offset < begins]
         known = from_start or bool(before) or not self._puts
         if before:
-            self._policy = before[-1]
+            first = before[-1]
         elif from_start:
-            self._policy = scheduler_policy.DEFAULT
+            first = InForce(0, scheduler_policy.DEFAULT)
         else:
-            self._policy = self._puts[0].policy if self._puts else in_force.policy
-        self._fairness = Fairness(self._policy, whole=self.is_whole)
+            first = InForce(*self._puts[0][1:]) if self._puts else in_force
+        self._policy = first.policy
+        past = [each.policy for each in earlier if each.revision < first.revision]
+        gates = gates or home in notes.gated
+        self._fairness = Fairness(*past, self._policy, whole=self.is_whole, gates=gates)
         if known:
             self._fairness.begin(self._named(begins))
 

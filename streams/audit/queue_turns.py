@@ -8,20 +8,24 @@ Source: DESIGN "Proof"; SEMANTICS 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from streams.audit.fairness_log import FairnessFeed, InForce, MailboxNotes, cause_of, note_mailbox
+from streams.audit.happening import happening
 from streams.audit.log import LogReader, LogRecord
 from streams.audit.table_rows import table_rows
 from streams.codec import Codec
 from streams.core import scheduler_policy
 from streams.core.record import Position
+from streams.core.registry import REGISTRY
 from streams.core.revision import REVISION_ROW
 from topology.model import Stage
 
 __all__ = ["QueueTurns", "Turns"]
+
+_GATES = "g:"
 
 
 class QueueTurns:
@@ -39,8 +43,15 @@ class QueueTurns:
             for row in table_rows(reader, codec, stage, REVISION_ROW)
             if row.key == REVISION_ROW
         }
+        self._gated = {
+            row.key.removeprefix(_GATES)
+            for row in table_rows(reader, codec, stage, _GATES)
+            if row.value["gates"]
+        }
         places = [(stage.source, each) for each in range(reader.partitions(stage.source))]
         spans = reader.spans(places) if places else {}
+        removed = any(span.start > 0 for span in spans.values())
+        self._earlier = _policies(reader, codec) if removed else []
         self._notes = [
             note_mailbox(reader, codec, place, span, folder) for place, span in spans.items()
         ]
@@ -48,7 +59,7 @@ class QueueTurns:
     def of(self, queue: str, *, whole: bool) -> Turns:
         """Return what judges a queue; `whole`: whether its claims still have their beginning."""
         parts = [(notes, home) for notes in self._notes for home in notes.homes(queue)]
-        return Turns(parts, self._in_force, whole=whole)
+        return Turns(parts, self._in_force, self._earlier, self._gated, whole=whole)
 
 
 class Turns:
@@ -58,12 +69,16 @@ class Turns:
         self,
         parts: list[tuple[MailboxNotes, str]],
         in_force: Mapping[int, InForce],
+        earlier: Sequence[InForce],
+        gated: Container[str],
         *,
         whole: bool,
     ) -> None:
         self.notes: list[str] = []
         self._parts = parts
         self._in_force = in_force
+        self._earlier = earlier
+        self._gated = gated
         self._whole = whole
         self._feeds: dict[int, list[FairnessFeed]] = {}
         self._mailbox = parts[0][0].place[0] if parts else ""
@@ -96,4 +111,27 @@ class Turns:
                     f"the turns of {home} are judged from {since} on: what was before is not there"
                 )
             in_force = self._in_force.get(partition, default)
-            yield FairnessFeed(notes, home, in_force, begins=begins)
+            # Of a mailbox that is whole, the earlier ones stand in it.
+            told = [InForce(*each[1:]) for each in notes.policies]
+            earlier = self._earlier if notes.span.start else told
+            yield FairnessFeed(
+                notes, home, in_force, begins=begins, earlier=earlier, gates=home in self._gated
+            )
+
+
+def _policies(reader: LogReader, codec: Codec) -> list[InForce]:
+    """Return every policy that ever was, by revision: the registry's log is kept for ever."""
+    found: list[InForce] = []
+    if not reader.partitions(REGISTRY):
+        return found
+    place = (REGISTRY, 0)
+    for records in reader.read(place, *reader.spans([place])[place]):
+        for record in records:
+            if ("kind", b"revision_published") not in record.headers:
+                continue
+            said = happening(codec, place, record)
+            if said is not None and "policy" in said.value:
+                policy = scheduler_policy.in_force(said.value["policy"])
+                if not found or found[-1].policy != policy:
+                    found.append(InForce(said.value["revision"], policy))
+    return found

@@ -134,7 +134,7 @@ class Everything:
         self.log.add_raw(said.value, key=said.key, headers=said.headers)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     chance=st.randoms(use_true_random=False),
     cap=st.sampled_from([0, 0, 2]),

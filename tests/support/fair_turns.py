@@ -22,6 +22,14 @@ def memory_log(log: SchedulerLog) -> MemoryLog:
     """The mailbox, the claims and the rows, as they lie in a cluster."""
     kafka = MemoryLog({CLAIMS[0]: [[]]})
     kafka.topics[REQUESTS[0]] = [list(log.records)]
+    published = [each for each in log.records if ("kind", b"revision_published") in each.headers]
+    by_revision = {CODEC.decode(each.value or b"")[1]["revision"]: each for each in published}
+    kafka.topics["triggers.registry"] = [
+        [
+            each._replace(offset=offset)
+            for offset, (_, each) in enumerate(sorted(by_revision.items()))
+        ]
+    ]
     rows = enumerate(log.memory.rows.store.items())
     kafka.topics[STAGE.changelog] = [[LogRecord(at, 0, key, row, []) for at, (key, row) in rows]]
     for step in log.steps:
