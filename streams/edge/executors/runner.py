@@ -113,6 +113,15 @@ class HandlerRunner:
         assert call.timeout_ms is not None, "only a timeout sets this timer"
         self.cut(call, timed_out(call.timeout_ms), "timeout")
 
+    def _is_late(self, call: Call) -> bool:
+        """Whether an async function ended after its timeout, whose timer it held up by blocking.
+
+        Other functions end elsewhere, and are not to blame for what holds up the loop.
+        """
+        timer = call.timer
+        is_ours = call.handler.runs_in == "async"
+        return is_ours and timer is not None and timer.when() < self._loop.time()
+
     def _give_up(self, call: Call) -> None:
         assert call.verdict is not None, "a call is given up because of a verdict"
         self._executors[call.handler.runs_in].abandon(call)
@@ -128,6 +137,9 @@ class HandlerRunner:
         if call.is_over:
             return
         call.is_over = True
+        if call.verdict is None and self._is_late(call):
+            assert call.timeout_ms is not None, "only what has a timeout is late"
+            call.verdict = timed_out(call.timeout_ms)
         if call.timer is not None:
             call.timer.cancel()
         said = with_word_of(call.context, outcome)

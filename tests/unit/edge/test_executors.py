@@ -19,7 +19,7 @@ from tests.support import odd_handlers
 from tests.support.eventually import eventually
 from tests.support.invoker_edge import Rig
 from tests.support.odd_handlers import in_process
-from tests.support.virtual_time import virtual_time
+from tests.support.virtual_time import VirtualLoop, virtual_time
 
 SETTINGS = Settings(
     max_record_bytes=10_000, http_max_body_bytes=3_000, drain_ms=0, invoker_processes=2
@@ -218,6 +218,24 @@ async def test_a_handler_that_ends_in_time_is_not_disturbed_later() -> None:
     await asyncio.sleep(10)
     assert outcome["outcome"] == "success"
     assert not tokens[0]
+
+
+@virtual_time
+async def test_an_async_handler_that_blocks_past_its_timeout_has_timed_out() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+
+    async def blocks(event: Event, _context: Context) -> str:
+        loop.jump(event.payload)  # the loop cannot fire its timers meanwhile
+        return "done"
+
+    rig = await Rig(blocks=blocks).start()
+    outcomes = [
+        await rig.outcome(rig.intent("blocks", f"d{s}", timeout_ms=1_000, payload=str(s)))
+        for s in (4.0, 1.0, 0.9)
+    ]
+    assert [each["outcome"] for each in outcomes] == ["timeout", "success", "success"]
+    assert outcomes[0]["error_class"] == "handler_timeout"
 
 
 @virtual_time
