@@ -147,14 +147,13 @@ class KafkaLedger:
 
     async def put(self, envelope: AgentTurnEnvelope, /) -> None:
         """Append a turn; see `TurnLedger.put`."""
-        await self._append(
+        await self.append(
             TURNS,
             "agent_turn",
             session_key(envelope.session_id),
             encode_turn(self._codec, envelope),
-            partition=self._partition_of(envelope.session_id),
+            session_id=envelope.session_id,
             tenant=envelope.tenant,
-            within_s=self._ack_s,
         )
 
     async def move(
@@ -213,7 +212,7 @@ class KafkaLedger:
         offset: int = 0,
     ) -> Sequence[TurnRecord]:
         """Return goals or tasks; see `TurnLedger.records`."""
-        self._require_view()
+        self.require_view()
         found = await asyncio.to_thread(
             self._view.newest,
             _RECORDS[kind][0],
@@ -233,7 +232,7 @@ class KafkaLedger:
         self, *, status: str | None = None, limit: int, offset: int = 0
     ) -> Sequence[Session]:
         """Return sessions; see `TurnLedger.sessions`."""
-        self._require_view()
+        self.require_view()
         found = await asyncio.to_thread(
             self._view.newest, "agent_session", status=status, limit=limit, offset=offset
         )
@@ -241,7 +240,7 @@ class KafkaLedger:
 
     async def workers(self) -> Sequence[FleetWorker]:
         """Return the workers heard of of late; see `TurnLedger.workers`."""
-        self._require_view()
+        self.require_view()
         since_ms = self.now_ms() - WORKER_TTL_MS
         return [
             FleetWorker(
@@ -289,22 +288,20 @@ class KafkaLedger:
 
     async def write_fleet(self, worker_id: str, worker: FleetWorkerRecord | None, /) -> None:
         """Append a heartbeat, or that a worker is no more.  Raises TaskQueueUnavailable."""
-        await self._append(
+        await self.append(
             _FLEET,
             "fleet_worker",
             worker_id,
             None if worker is None else self._codec.encode("fleet_worker", worker),
-            partition=0,
-            tenant="",
-            within_s=self._ack_s,
         )
 
     def known(self, kind: str, key: str) -> Mapping[str, Any] | None:
         """Return the last record of a key.  Raises TaskQueueUnavailable: it is not known yet."""
-        self._require_view()
+        self.require_view()
         return self._view.get(kind, key) or self._unsure.get(key)
 
-    def _require_view(self) -> None:
+    def require_view(self) -> None:
+        """Raise TaskQueueUnavailable while it is not known what stands in the topics."""
         if self._view.trouble is not None:
             raise self._view.trouble
         if self._view.unread:
@@ -336,10 +333,10 @@ class KafkaLedger:
         """
         encoded = self._codec.encode(kind, value)
         within_s = min(_FAILURE_ACK_S, self._ack_s) if failing else self._ack_s
-        partition, tenant = self._partition_of(value["session_id"]), value.get("tenant", "")
+        session_id, tenant = value["session_id"], value.get("tenant", "")
         try:
-            offset = await self._append(
-                topic, kind, key, encoded, partition=partition, tenant=tenant, within_s=within_s
+            offset = await self.append(
+                topic, kind, key, encoded, session_id=session_id, tenant=tenant, within_s=within_s
             )
         except TaskQueueUnavailable:
             if not failing and self._view.get(kind, key) is None:
@@ -351,19 +348,25 @@ class KafkaLedger:
         self._view.note(topic, kind, key, offset, encoded)
         return offset
 
-    async def _append(
+    async def append(
         self,
         topic: str,
         kind: str,
         key: str,
         value: bytes | None,
         *,
-        partition: int,
-        tenant: str,
-        within_s: float,
+        session_id: str = "",
+        tenant: str = "",
+        headers: Sequence[tuple[str, bytes]] = (),
+        within_s: float | None = None,
     ) -> int:
-        """Append a record and return its offset, once the broker has it."""
-        headers = [("tenant_id", tenant.encode())] if tenant else []
+        """Append a record where its session lives; return its offset, once the broker has it.
+
+        Raises: TaskQueueUnavailable.
+        """
+        within_s = self._ack_s if within_s is None else within_s
+        headers = [*([("tenant_id", tenant.encode())] if tenant else []), *headers]
+        partition = self._partition_of(session_id) if session_id else 0
         try:
             async with asyncio.timeout(within_s):
                 at = await self._publisher.append(

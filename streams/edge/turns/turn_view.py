@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from streams.codec import Codec, DecodeError
+from streams.core.turn.parting import Due
 from streams.core.turn.partition_key import partition_of_session
 from streams.edge.topic_reader import LONG_WAIT_MS, ReadRecord, TopicReader
 from streams.edge.turns.key_watch import KeyWatches
@@ -129,6 +130,15 @@ class TurnView:
         )
         return [self._codec.decode(value)[1] for value in found]
 
+    def due(self, before_ms: int, /, *, ended: bool, limit: int) -> list[Due]:
+        """Return what may be forgotten that was not changed after `before_ms`; it blocks.
+
+        Args:   ended: goals and tasks that have ended, else sessions that have none left.
+        Raises: TaskQueueUnavailable: the disk is in the way.
+        """
+        find = self._shelf.ended if ended else self._shelf.empty
+        return find(before_ms, limit=limit)
+
     def note(self, topic: str, kind: str, key: str, offset: int, value: bytes, /) -> None:
         """Take a record that this process has written, where its session lives."""
         found = self._read(kind, key, None, offset, value)
@@ -174,7 +184,6 @@ class TurnView:
             if record.key is None:
                 continue
             key, at = record.key.decode(errors="replace"), (record.partition, record.offset)
-            self.watches.passed(key, record.offset, record.value)
             if record.value is None:
                 found.append(Gone(key, *at))
             elif record.kind in _KINDS[topic]:
@@ -209,7 +218,11 @@ class TurnView:
             if counted_s is None or time.monotonic() - counted_s >= COUNT_EVERY_S:
                 self._compare(topic, reader.count())
                 counted_s = time.monotonic()
-            self._shelf.apply(self._found(topic, reader.read(_READ_S)), number)
+            records = reader.read(_READ_S)
+            self._shelf.apply(self._found(topic, records), number)
+            for each in records:  # who waits for one finds it on the shelf
+                if each.key is not None:
+                    self.watches.passed(each.key.decode(errors="replace"), each.offset, each.value)
             if reader.at_end and not told_end:
                 told_end = True
                 self._shelf.sweep(_KINDS[topic], number)

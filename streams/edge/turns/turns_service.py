@@ -24,6 +24,7 @@ from streams.edge.turns.inline_kafka import KafkaInlineRecords
 from streams.edge.turns.inline_records import InlineRecords
 from streams.edge.turns.inline_sql import SqlInlineRecords
 from streams.edge.turns.kafka_ledger import KafkaLedger
+from streams.edge.turns.kafka_retention import KafkaRetention
 from streams.edge.turns.opening import open_turns
 from streams.edge.turns.sql_ledger import SqlLedger
 from streams.edge.turns.sql_retention import SqlRetention
@@ -76,7 +77,7 @@ class TurnsService:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._view: TurnView | None = None
         self._sql: SqlTurns | None = None
-        self._retention: SqlRetention | None = None
+        self._retention: SqlRetention | KafkaRetention | None = None
         self._drain_s = settings.drain_ms / 1_000
         self._bodies = None if inline is None else inline.bodies
         token, turns_max = inline_token(), settings.agent_inline_turns_max
@@ -90,13 +91,18 @@ class TurnsService:
                 turns_max=turns_max,
                 claim_ttl_ms=settings.claim_ttl_s * 1_000,
             )
+            if inline is not None:  # else the owners of partitions forget
+                self._retention = KafkaRetention(
+                    ledger, self._view, codec, settings.agent_job_retention_ms
+                )
         else:
             # Nothing else works yet, so that nobody waits for it.
             self._sql = open_turns(settings, consumer=f"{socket.gethostname()}:{os.getpid()}:api")
             self._retention = SqlRetention(self._sql.store, settings.agent_job_retention_ms)
-            self._retention.failed.add_done_callback(self._fails)
             ledger = SqlLedger(self._sql)
             records = SqlInlineRecords(self._sql, token=token, turns_max=turns_max)
+        if self._retention is not None:
+            self._retention.failed.add_done_callback(self._fails)
         self._inline: InlineTurns | None = None
         self._beginning: asyncio.Task[None] | None = None
         if inline is not None:
@@ -150,10 +156,10 @@ class TurnsService:
             await self._inline.stop(self._drain_s)
         if self._bodies is not None:
             await self._bodies.close()
-        if self._view is not None:
-            await self._view.stop()
         if self._retention is not None:
             await self._retention.stop()
+        if self._view is not None:
+            await self._view.stop()
         if self._sql is not None:
             await asyncio.to_thread(self._sql.close)
 
