@@ -47,7 +47,7 @@ from streams.edge.registry_view import read_registry
 from streams.edge.replays import fresh_event_id, replay_envelope, replay_request, size_problem
 from streams.errors import ConfigError
 from streams.expression_names import EVENT, Seen
-from streams.expressions import event_document
+from streams.expressions import Where, event_document
 from streams.settings import Settings
 from topology import TOPOLOGY
 
@@ -93,9 +93,10 @@ def list_(where: WhereText = None, as_json: AsJson = False, state_dir: StateDir 
     The condition sees `entry` (entry_id, trigger_id, reason, error_class, replays, state, …) and
     `event`.
     """
+    chosen = condition(where, SEEN)  # before a broker is started for nothing
     settings, codec = _cluster(state_dir)
     with KafkaLog(settings) as log:
-        letters = chosen_letters(log, codec, None, where, bodies=where is not None)
+        letters = chosen_letters(log, codec, None, chosen, bodies=where is not None)
     if as_json:
         listed = {
             "dispatcher_dlq_depth": len(letters),
@@ -157,10 +158,10 @@ def replay(
     and its history grows.  Exit codes: 0 asked for; 1 nothing matched; 2 usage, or no such entry.
     """
     _only_one(entry_ids, where, every)
-    rate = rate_of(rate_limit)
+    chosen, rate = condition(where, SEEN), rate_of(rate_limit)
     settings, codec = _cluster(state_dir)
     with KafkaLog(settings) as log:
-        letters = chosen_letters(log, codec, entry_ids, where, bodies=True)
+        letters = chosen_letters(log, codec, entry_ids, chosen, bodies=True)
     items = replay_items(letters, codec, in_force(read_registry(settings, codec).rows))
     operation = Operation(
         "dlq_replay", "requested", settings, codec, where, dry_run, rate, progress
@@ -184,10 +185,10 @@ def discard(
     Exit codes: 0 asked for; 1 nothing matched; 2 usage, or no such entry.
     """
     _only_one(entry_ids, where, every)
-    rate = rate_of(rate_limit)
+    chosen, rate = condition(where, SEEN), rate_of(rate_limit)
     settings, codec = _cluster(state_dir)
     with KafkaLog(settings) as log:
-        letters = chosen_letters(log, codec, entry_ids, where, bodies=where is not None)
+        letters = chosen_letters(log, codec, entry_ids, chosen, bodies=where is not None)
     operation = Operation(
         "dlq_discard", "requested", settings, codec, where, dry_run, rate, progress
     )
@@ -217,15 +218,15 @@ def chosen_letters(
     log: LogReader,
     codec: Codec,
     entry_ids: Sequence[str] | None,
-    where: str | None,
+    where: Where | None,
     *,
     bodies: bool,
 ) -> list[Letter]:
     """Return the dead letters with these ids, or that a condition chooses, or all.
 
-    Raises: ConfigError when there is no such entry, or the condition is none.
+    Raises: ConfigError when there is no such entry.
     """
-    chooser = Chooser(condition(where, SEEN))
+    chooser = Chooser(where)
     found = entries(log, codec, TOPOLOGY.stage("dispatch"))
     if entry_ids:
         found = _named(found, entry_ids)

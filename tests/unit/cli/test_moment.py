@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from streams.cli.main import main
@@ -55,12 +57,17 @@ def test_what_is_no_time_is_refused_with_what_was_expected(text: str) -> None:
     ],
 )
 def test_every_command_refuses_it_before_it_asks_the_broker(
-    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stopped:
         main(command)
     assert stopped.value.code == 2
     assert "is 'monday', expected" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_span_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,9 +146,14 @@ def test_what_is_no_condition_is_refused(text: str, says: str) -> None:
     ],
 )
 def test_a_condition_that_nothing_has_the_names_of_ends_as_other_bad_options_do(
-    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stopped:
         main(("trigger", *command, "--where", "tenant == 'acme'"))
     assert stopped.value.code == 2
+    assert list(tmp_path.iterdir()) == [], "no broker is started for it"
     assert "--where is no CEL condition: 'tenant' is not known" in capsys.readouterr().err

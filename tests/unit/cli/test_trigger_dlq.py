@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams.cli.operation import Item
+from streams.cli.operation import Item, condition
 from streams.cli.trigger_dlq import SEEN, chosen_letters, discard_items, replay_items
 from streams.codec import Codec
 from streams.errors import ConfigError
@@ -45,7 +45,8 @@ class Plant:
         return found.payload["n"]
 
     def letters(self, *ids: str, where: str | None = None, bodies: bool = True) -> list[Any]:
-        return chosen_letters(self.driver.kafka, CODEC, ids, where, bodies=bodies)
+        chosen = condition(where, SEEN)
+        return chosen_letters(self.driver.kafka, CODEC, ids, chosen, bodies=bodies)
 
     def replay(self, *ids: str, where: str | None = None) -> list[Item]:
         items = replay_items(self.letters(*ids, where=where), CODEC, {"fragile"})
