@@ -67,11 +67,17 @@ def test_a_command_hosts_what_nobody_runs(tmp_path: Path) -> None:
         place = ("--config", str(consumer), "--state-dir", str(state_dir))
         queue = ("orchestrator", "queue", *place)
         # On an empty broker: topics are made by whatever comes first.
+        metrics = harn("orchestrator", "metrics", "--state-dir", str(state_dir))
+        assert metrics.returncode == 0, metrics.stderr
+        assert "# TYPE harn_scheduler_selections_total counter" in metrics.stdout
+        assert "{" not in metrics.stdout, "there is no queue"
         assert answer(harn("queue", "list", "--json", "--state-dir", str(state_dir))) == []
         # Without a queue no relay is missed.
         empty = harn(*queue, "ls", "--json")
         assert answer(empty)["worker_queues"] == []
         assert "nobody runs scheduler here" in empty.stderr
+        purged = answer(harn(*queue, "purge", "nobody", "--confirm", "--json"))
+        assert (purged["purged"], purged["summary"]["ready"]) == (0, 0)
         done = harn("queue", "create", "triage", "--state-dir", str(state_dir))
         assert done.returncode == 0, done.stderr
         producer = make_producer(settings)
