@@ -24,6 +24,9 @@ pytestmark = [pytest.mark.chaos, pytest.mark.broker]
 
 WORKERS, SLOTS = 4, 16
 
+FATAL = "s0-05"
+"""A kill from outside may come between two turns of its worker; what runs this one is in it."""
+
 MANIFEST = """
 [exports]
 lib = "lib.py"
@@ -36,12 +39,17 @@ AGENT = """
 import asyncio
 import os
 import random
+import signal
 
+FATAL = {fatal!r}  # a turn that ends its worker the first time it runs
 LOG = os.open({log!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 async def work(turn):
     os.write(LOG, f"{{turn.session_id}} {{turn.job_id}} {{os.getpid()}}\\n".encode())
+    if turn.job_id == FATAL and not os.path.exists({log!r} + ".killed"):
+        os.close(os.open({log!r} + ".killed", os.O_CREAT))
+        os.kill(os.getpid(), signal.SIGKILL)
     await asyncio.sleep(random.random() * 0.02)
 """
 
@@ -90,7 +98,8 @@ def _storm(broker: PrivateBroker, folder: Path, *, sessions: int, turns: int, ki
         codes = fleet.terminate()
     assert set(codes.values()) == {0}, codes
     claims = [each.value for each in read(settings, "agent.turns.claims", {"turn_claimed"})]
-    assert max(each["attempt"] for each in claims) > 1, "no worker was killed in a turn"
+    again = {each["job_id"] for each in claims if each["attempt"] > 1}
+    assert FATAL in again, "what a killed worker ran was not begun again"
     _assert_all_ran_in_order(log, jobs)
     finished = [each.value for each in read(settings, "agent.turns.claims", {"turn_finished"})]
     assert sorted(each["job_id"] for each in finished) == sorted(jobs)
@@ -104,7 +113,7 @@ def _workers(settings: Settings, folder: Path, log: Path) -> list[Member]:
     manifest = folder / "agents" / "harn.toml"
     manifest.parent.mkdir()
     manifest.write_text(MANIFEST)
-    (manifest.parent / "lib.py").write_text(AGENT.format(log=str(log)))
+    (manifest.parent / "lib.py").write_text(AGENT.format(log=str(log), fatal=FATAL))
     log.touch()
     return [
         TurnWorkerProcess(
