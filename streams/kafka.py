@@ -171,6 +171,18 @@ def make_consumer(
     return Consumer(config, logger=_LOG)
 
 
+def make_asker(settings: Settings, group_id: str, *, stable: bool) -> Consumer:
+    """Make what asks where a group stands, see `places_of`: a consumer of it that never joins.
+
+    An admin client must not ask: when the group's coordinator moves, or is only starting,
+    librdkafka takes it for a member of a group, and the process ends (its issue 5040).
+
+    Args:  stable: whether to wait for what an open transaction is about to commit.
+    """
+    isolation = "read_committed" if stable else "read_uncommitted"
+    return make_consumer(settings, group_id=group_id, isolation=isolation)
+
+
 def make_admin(settings: Settings, **overrides: object) -> AdminClient:
     """Make an admin client; `overrides` as for `make_producer`."""
     return AdminClient(admin_config(settings) | _properties(overrides), logger=_LOG)

@@ -6,17 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from streams.agents.pump_book import Sample
 from streams.errors import BrokerError
-from streams.kafka import make_admin
+from streams.kafka import make_admin, make_asker, places_of
 from streams.settings import Settings
 from topology.edges import INVOKER
 
@@ -32,6 +27,10 @@ class Backlog(Protocol):
 
     def measure(self) -> Sample:
         """Return how things stand.  Raises BrokerError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
         ...
 
 
@@ -53,6 +52,7 @@ class KafkaBacklog:
         self._group = group
         self._places = [TopicPartition(topic, each) for each in range(partitions)]
         self._admin: AdminClient | None = None
+        self._asker: Consumer | None = None
         self._invokers = 0
         self._counted_s: float | None = None
 
@@ -60,8 +60,10 @@ class KafkaBacklog:
         """Return how things stand.  Raises BrokerError."""
         if self._admin is None:
             self._admin = make_admin(self._settings)
+        if self._asker is None:
+            self._asker = make_asker(self._settings, self._group, stable=False)
         try:
-            committed = self._committed(self._admin)
+            committed = self._committed(self._asker)
             ends = self._offsets(self._admin, OffsetSpec.latest())
             new = [each for each in ends if each not in committed]
             if new:
@@ -73,10 +75,14 @@ class KafkaBacklog:
             raise BrokerError(f"the backlog of {self._group}: {reason}", retryable=True) from error
         return Sample(0.0, ends, committed, invokers)
 
-    def _committed(self, admin: AdminClient) -> dict[int, int]:
-        request = [ConsumerGroupTopicPartitions(self._group, self._places)]
-        asked = admin.list_consumer_group_offsets(request, request_timeout=_TIMEOUT_S)
-        found = asked[self._group].result().topic_partitions
+    def close(self) -> None:
+        """Let go of connections; a later measurement makes them anew."""
+        if self._asker is not None:
+            self._asker.close()
+        self._admin = self._asker = None
+
+    def _committed(self, asker: Consumer) -> dict[int, int]:
+        found = places_of(asker, self._places, _TIMEOUT_S)
         return {each.partition: each.offset for each in found if each.offset >= 0}
 
     def _offsets(self, admin: AdminClient, where: OffsetSpec | None) -> dict[int, int]:

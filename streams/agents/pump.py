@@ -173,6 +173,7 @@ class Pump:
             self._reports.send()
             self._stopping.wait(SAMPLE_EVERY_S)
         self._reports.close()
+        self._backlog.close()
 
     def _tell(self, found: Sample | None) -> None:
         try:

@@ -17,7 +17,6 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -29,7 +28,15 @@ from confluent_kafka.admin import OffsetSpec
 from streams.audit.log import Headers, LogRecord, Place, Span
 from streams.closable import Closable
 from streams.errors import BrokerError
-from streams.kafka import COORDINATOR_SOON, PASSING, make_admin, make_consumer, right_missing
+from streams.kafka import (
+    COORDINATOR_SOON,
+    PASSING,
+    make_admin,
+    make_asker,
+    make_consumer,
+    places_of,
+    right_missing,
+)
 from streams.settings import Settings
 
 __all__ = ["KafkaLog"]
@@ -65,12 +72,15 @@ class KafkaLog(Closable):
         self._settings = settings
         self._admin = make_admin(settings)
         self._idle: list[Consumer] = []
+        self._askers: dict[str, Consumer] = {}  # by group
         self._counts: Mapping[str, int] | None = None
 
     def close(self) -> None:
         """Close every connection."""
         while self._idle:
             self._idle.pop().close()
+        while self._askers:
+            self._askers.popitem()[1].close()
 
     def partitions(self, topic: str, /) -> int:
         """See `LogReader.partitions`; the cluster is asked once."""
@@ -134,27 +144,22 @@ class KafkaLog(Closable):
 
     def committed(self, group: str, topic: str, partitions: Collection[int], /) -> dict[int, int]:
         """See `LogReader.committed`."""
-        asked = ConsumerGroupTopicPartitions(
-            group, [TopicPartition(topic, partition) for partition in partitions]
-        )
+        asker = self._askers.get(group)
+        if asker is None:
+            asker = self._askers[group] = make_asker(self._settings, group, stable=True)
+        asked = [TopicPartition(topic, partition) for partition in partitions]
         deadline_s = time.monotonic() + _REQUEST_S
         while True:
             with _outages(f"the offsets of group {group}"):
                 try:
-                    found = self._ask_committed(asked)
-                except (KafkaException, TimeoutError) as error:
+                    # A request to a broker that is only now making its offsets topic is never
+                    # answered; the next one is, at once.
+                    found = places_of(asker, asked, _ATTEMPT_S)
+                except KafkaException as error:
                     if time.monotonic() > deadline_s or not _passes(error):
                         raise
                 else:
                     return {each.partition: each.offset for each in found if each.offset >= 0}
-
-    def _ask_committed(self, asked: ConsumerGroupTopicPartitions) -> list[TopicPartition]:
-        # A request to a broker that is only now making its offsets topic is never answered; the
-        # next one is, at once.
-        answer = self._admin.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=_ATTEMPT_S
-        )
-        return answer[asked.group_id].result(2 * _ATTEMPT_S).topic_partitions
 
     # ------------------------------------------------------------------ records
     def read(self, place: Place, start: int, end: int, /) -> Iterator[list[LogRecord]]:
@@ -189,13 +194,11 @@ class KafkaLog(Closable):
         return consumer
 
 
-def _passes(error: Exception) -> bool:
+def _passes(error: KafkaException) -> bool:
     """Whether the same request may succeed a moment later."""
-    if isinstance(error, KafkaException):
-        reason: KafkaError = error.args[0]
-        soon = COORDINATOR_SOON | {KafkaError._TIMED_OUT}  # noqa: SLF001 - its name
-        return reason.retriable() or reason.code() in soon
-    return isinstance(error, TimeoutError)
+    reason: KafkaError = error.args[0]
+    soon = COORDINATOR_SOON | {KafkaError._TIMED_OUT}  # noqa: SLF001 - its name
+    return reason.retriable() or reason.code() in soon
 
 
 def _until(consumer: Consumer, place: Place, end: int) -> Iterator[list[LogRecord]]:

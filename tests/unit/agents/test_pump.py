@@ -25,6 +25,7 @@ class Invokers:
         self.end = self.committed = 0
         self.failure: BrokerError | None = None
         self.measured = 0
+        self.closed = False
         self.asked = threading.Event()
 
     def measure(self) -> Sample:
@@ -33,6 +34,9 @@ class Invokers:
         if self.failure is not None:
             raise self.failure
         return Sample(0.0, {0: self.end}, {0: self.committed}, 1)
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Told(PumpReports):
@@ -99,6 +103,7 @@ async def rig(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
     made = Rig()
     yield made
     await made.pump.close()
+    assert made.invokers.closed or not made.invokers.measured
 
 
 async def waits(admitting: asyncio.Future[int], rig: Rig) -> None:

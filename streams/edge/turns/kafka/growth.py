@@ -23,6 +23,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -173,7 +174,8 @@ class Growth:
             )
 
     def _flight(self, partitions: int) -> Flight:
-        sample = KafkaBacklog(self._settings, partitions, topic=TURNS, group=GROUP).measure()
+        with closing(KafkaBacklog(self._settings, partitions, topic=TURNS, group=GROUP)) as backlog:
+            sample = backlog.measure()
         return Flight(sample.invokers, sample.ends, sample.committed)
 
     def _fence(self, partitions: int) -> None:
