@@ -135,7 +135,7 @@ async def _round(application: Application, story: Story, *, first: bool) -> None
     while not story.ended(accepted):
         await asyncio.to_thread(story.tell)
         if time.monotonic() > deadline:
-            missing = ", ".join(sorted(accepted - story.outcomes))
+            missing = ", ".join(sorted(accepted - story.settled))
             message = f"no outcome within {_OUTCOMES_S:.0f} s for {missing}"
             raise BrokerError(
                 message, retryable=True, remedy=f"look into {_LOG} in the state directory"

@@ -14,12 +14,21 @@ from streams.settings import Settings
 
 _TOPIC = "triggers.lifecycle"
 _READ_S = 0.2
-_TERMINAL = frozenset(
-    {"DispatchSucceeded", "DlqMoved", "DispatchCancelled", "EventUnmatched", "EventDeduplicated"}
+# A parked one goes on when its destination is tried again: minutes later, so it is not waited for.
+_SETTLED = frozenset(
+    {
+        "DispatchSucceeded",
+        "DispatchParked",
+        "DlqMoved",
+        "DispatchCancelled",
+        "EventUnmatched",
+        "EventDeduplicated",
+    }
 )
 _STYLES = {
     "DispatchSucceeded": "green",
     "DispatchFailed": "yellow",
+    "DispatchParked": "yellow",
     "RetryScheduled": "yellow",
     "DlqMoved": "red",
     "EventDeduplicated": "cyan",
@@ -36,7 +45,7 @@ class Story:
         self._reader = TopicReader(settings, _TOPIC)
         self._kinds: dict[str, str] = {}
         self._started = False
-        self.outcomes: set[str] = set()
+        self.settled: set[str] = set()
 
     def start(self) -> None:
         """Follow from the present end on; a second call changes nothing."""
@@ -52,8 +61,8 @@ class Story:
         self._line(event_id, "accepted", "", "bold")
 
     def ended(self, events: set[str]) -> bool:
-        """Whether every one of these has its outcome."""
-        return events <= self.outcomes
+        """Whether every one of these has its outcome, or waits for a destination that fails."""
+        return events <= self.settled
 
     def tell(self) -> None:
         """Print what came since."""
@@ -69,8 +78,8 @@ class Story:
         event_id: str | None = value.get("event_id")
         if event_id is None:
             return
-        if record.kind in _TERMINAL:
-            self.outcomes.add(event_id)
+        if record.kind in _SETTLED:
+            self.settled.add(event_id)
         if event_id in self._kinds:
             self._line(event_id, record.kind, _detail(value), _STYLES.get(record.kind, ""))
 
@@ -90,6 +99,8 @@ def _detail(value: dict[str, Any]) -> str:
         return f"seen as …{value['first_event_id'][-6:]}"
     if "delay_ms" in value:
         return f"attempt {value['attempt']} in {value['delay_ms']} ms"
+    if "destination" in value and "attempt" in value:
+        return f"attempt {value['attempt']} waits: {value['destination']} has failed too often"
     parts = [f"attempt {value['attempt']}"] if "attempt" in value else []
     parts += [str(value[name]) for name in ("result", "error") if value.get(name)]
     return ": ".join(parts)
