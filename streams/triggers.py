@@ -148,7 +148,7 @@ def _path(manifest: str | Path) -> Path:
 
 def _without_triggers(path: Path) -> Manifest:
     """Return a manifest whose own triggers need not be loaded here."""
-    return replace(load_manifest(path), bindings=())
+    return replace(load_manifest(path), bindings=(), tables=())
 
 
 def trigger_deregister(
