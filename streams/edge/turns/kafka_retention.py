@@ -17,8 +17,8 @@ from typing import Any
 from streams.codec import Codec
 from streams.core.turn.parting import CHANGED_AT, RETENTION, Due
 from streams.core.turn.words import JOBS, SESSIONS
+from streams.edge.turns.forgetting import Forgetting
 from streams.edge.turns.kafka_ledger import KafkaLedger
-from streams.edge.turns.sql_retention import LOOK_EVERY_S
 from streams.edge.turns.turn_view import TurnView
 from streams.errors import TaskQueueUnavailable
 from streams.observe import logs
@@ -33,56 +33,22 @@ _OF_JOBS = frozenset({"agent_goal", "agent_job"})
 _MOMENTS = ("updated_at_ms", "requested_at_ms")
 
 
-class KafkaRetention:
-    """Made and used inside one event loop.
-
-    Args: retention_ms: how long what has ended is kept; 0 keeps it for ever.
-    """
+class KafkaRetention(Forgetting):
+    """Forgets what a view of the topics shows as done with."""
 
     def __init__(
-        self,
-        ledger: KafkaLedger,
-        view: TurnView,
-        codec: Codec,
-        retention_ms: int,
-        *,
-        look_every_s: float = LOOK_EVERY_S,
+        self, ledger: KafkaLedger, view: TurnView, codec: Codec, retention_ms: int
     ) -> None:
+        super().__init__(retention_ms)
         self._ledger = ledger
         self._view = view
         self._codec = codec
-        self._retention_ms = retention_ms
-        self._look_every_s = look_every_s
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to forget."""
-        if self._retention_ms > 0 and self._task is None:
-            self._task = asyncio.create_task(self._run(), name="retention of turns")
-            self._task.add_done_callback(self._ended)
-
-    async def stop(self) -> None:
-        """Forget nothing more.  Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) and not self.failed.done():
-            self.failed.set_exception(error)
-
-    async def _run(self) -> None:
+    async def sweep(self) -> None:
+        """Forget what is due, and say how much.  Raises: TaskQueueUnavailable."""
         await self._view.caught_up.wait()
-        while True:
-            try:
-                if count := await self.forget():
-                    _LOG.info("turn_records_forgotten", extra={"count": count})
-            except TaskQueueUnavailable as error:
-                if not error.retryable:
-                    raise
-                _LOG.warning("turn_records_not_forgotten", extra={"reason": str(error)})
-            await asyncio.sleep(self._look_every_s)
+        if count := await self.forget():
+            _LOG.info("turn_records_forgotten", extra={"count": count})
 
     async def forget(self) -> int:
         """Forget all that is due now: what has ended, then sessions that have nothing left.
@@ -90,7 +56,7 @@ class KafkaRetention:
         Returns: how much that was.  Raises: TaskQueueUnavailable.
         """
         count = 0
-        before_ms = self._ledger.now_ms() - self._retention_ms
+        before_ms = self._ledger.now_ms() - self.retention_ms
         for ended in (True, False):
             while due := await self._due(before_ms, ended=ended):
                 for each in due:
@@ -111,7 +77,7 @@ class KafkaRetention:
             topic = JOBS if due.kind in _OF_JOBS else SESSIONS
             headers = (
                 (CHANGED_AT, str(due.changed_at_ms).encode()),
-                (RETENTION, str(self._retention_ms).encode()),
+                (RETENTION, str(self.retention_ms).encode()),
             )
             offset = await self._ledger.append(
                 topic, due.kind, due.key, None, session_id=due.session_id, headers=headers
