@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,25 @@ settings.load_profile("suite")
 
 # A run in the background of a shell is told to ignore Ctrl-C, and so would be all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End although a thread will not: a transaction may hang in the client for ever.
+
+    A broker that is killed in the middle of one does that (librdkafka issue 5456), and at its end
+    the interpreter waits for the threads of every pool.
+    """
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    session = getattr(reporter, "_session", None)
+    if session is None or hasattr(config, "workerinput"):
+        return
+    if any(
+        not each.daemon for each in threading.enumerate() if each is not threading.main_thread()
+    ):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(int(session.exitstatus))
 
 
 @pytest.hookimpl(optionalhook=True)
