@@ -5,6 +5,7 @@ A group is asked for, never joined.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, cast
 
@@ -12,10 +13,12 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError, K
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import BrokerError
+from streams.kafka import COORDINATOR_SOON, PASSING
 
 __all__ = ["Membership", "memberships"]
 
 _ATTEMPT_S = 3.0
+_AGAIN_S = 0.1
 _REQUEST_S = 10.0
 
 
@@ -29,12 +32,25 @@ class Membership(NamedTuple):
 
 def memberships(admin: AdminClient, groups: Collection[str]) -> Mapping[str, Membership]:
     """Ask for groups; one that never was has no members.  Raises BrokerError."""
-    try:
-        return _asked(admin, groups, _ATTEMPT_S)
-    except BrokerError:
-        # A request to a broker that is only now making its offsets topic is never answered; the
-        # next one is, at once.
-        return _asked(admin, groups, _REQUEST_S)
+    deadline_s = time.monotonic() + _REQUEST_S
+    timeout_s = _ATTEMPT_S
+    while True:
+        try:
+            return _asked(admin, groups, timeout_s)
+        except BrokerError as error:
+            # A request to a broker that is only now making its offsets topic is never answered, the
+            # next one is; and a coordinator that is starting refuses until it has started.
+            if time.monotonic() > deadline_s or not _passes(error.__cause__):
+                raise
+            timeout_s = _REQUEST_S
+            time.sleep(_AGAIN_S)
+
+
+def _passes(cause: BaseException | None) -> bool:
+    if not isinstance(cause, KafkaException):
+        return isinstance(cause, TimeoutError)
+    reason: KafkaError = cause.args[0]
+    return reason.retriable() or reason.code() in COORDINATOR_SOON | PASSING
 
 
 def _asked(
