@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from streams.core.suggestion import listed, suggestion
 from streams.core.wire import RowRegisteredBinding
-from streams.errors import ConfigError, ManifestError
+from streams.errors import ConfigError
 
 __all__ = ["in_force", "require_in_force", "require_known", "require_version"]
 
@@ -45,15 +45,11 @@ def require_in_force(rows: Sequence[RowRegisteredBinding], trigger_id: str, opti
     raise ConfigError(f"{option}: {problem}", remedy=remedy)
 
 
-def require_known(
-    rows: Sequence[RowRegisteredBinding],
-    trigger_id: str,
-    error: type[ConfigError | ManifestError] = ConfigError,
-) -> None:
-    """Raise `error`, which suggests a trigger, unless this one is or was registered."""
+def require_known(rows: Sequence[RowRegisteredBinding], trigger_id: str) -> None:
+    """Raise ConfigError, which suggests a trigger, unless this one is or was registered."""
     known = sorted({row["binding"]["trigger_id"] for row in rows})
     if trigger_id not in known:
-        raise error(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
+        raise ConfigError(f"trigger {trigger_id!r} is unknown{suggestion(trigger_id, known)}")
 
 
 def require_version(rows: Sequence[RowRegisteredBinding], binding_key: str, option: str) -> None:

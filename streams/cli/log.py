@@ -78,7 +78,7 @@ def tail(  # noqa: PLR0913, PLR0917 - typer takes options by position
     """Print a topic's records, decoded, up to the end that it has now.
 
     Only committed records are shown.  Records of one partition come in order.  Exit codes: 0 done;
-    2 an option is wrong; 3 there is no such topic; 5 no broker.
+    2 an option is wrong, or no such topic; 3 the topic is missing; 5 no broker.
     """
     query = parse_query(kind=kind, key=key, event_id=event, where=where)
     begin = _default_start(query) if start is None else parse_start(start)
@@ -111,7 +111,7 @@ def _reader(settings: Settings, topic: str, wait_ms: int) -> TopicReader:
             raise
         known = sorted({*topic_names(settings), *(each.name for each in TOPOLOGY.topics)})
         hint = suggestion(topic, [name for name in known if not name.startswith("__")])
-        raise TopologyError(f"topic {topic!r} is unknown{hint}") from None
+        raise ConfigError(f"topic {topic!r} is unknown{hint}") from None
 
 
 def _partitions(reader: TopicReader, chosen: int | None) -> list[int]:

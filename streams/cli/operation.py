@@ -81,6 +81,10 @@ class Operation:
     dry_run: bool
     rate: Rate | None
     progress: bool = False
+    accepted_from_ms: int | None = None
+    accepted_before_ms: int | None = None
+    only_for: str | None = None
+    """What narrowed the choice besides a condition, as it was asked for."""
     audit_id: str = field(default_factory=new_audit_id)
 
     def run(self, items: Sequence[Item]) -> dict[str, Any]:
@@ -98,6 +102,9 @@ class Operation:
             "skipped_count": len(items) - len(wanted),
             "rate_limit": None if self.rate is None else str(self.rate),
             "targets": [item.target for item in items[:_TARGETS_MAX]],
+            "accepted_from": _moment(self.accepted_from_ms),
+            "accepted_before": _moment(self.accepted_before_ms),
+            "only_for": self.only_for,
         }
         requests = () if self.dry_run else self._requests(wanted)
         asyncio.run(operate(self.settings, self.codec, audit, requests, self.rate))
@@ -123,6 +130,10 @@ class Operation:
         if item.request is None:
             return item.status
         return "dry_run" if self.dry_run else self.requested
+
+
+def _moment(time_ms: int | None) -> str | None:
+    return None if time_ms is None else rfc3339(time_ms)
 
 
 def now_ms() -> int:

@@ -94,7 +94,10 @@ def cancel(
             items = list(items_of_event(log, codec, event_id, binding))
     if binding is not None and any(each.fields["latest_status"] == NOT_COME for each in items):
         require_version(read_registry(settings, codec).rows, binding, "--binding")
-    operation = Operation("cancel", "requested", settings, codec, where, dry_run, rate, progress)
+    operation = Operation(
+        *("cancel", "requested", settings, codec, where, dry_run, rate, progress),
+        only_for=binding,
+    )
     report = operation.run(items)
     print_report(report, ("event_id", "binding_key", "latest_status"), as_json=as_json)
     if not items:

@@ -16,7 +16,6 @@ from streams.edge.handlers import MANIFEST_NAME
 from streams.edge.registrar import drain_trigger
 from streams.edge.registry_request import ANSWER_S
 from streams.edge.registry_view import read_registry
-from streams.errors import ManifestError
 from streams.triggers import register_declared
 
 __all__ = ["drain", "register"]
@@ -65,10 +64,10 @@ def drain(
     """Let a trigger take no new event; it ends once it has finished what it has.
 
     One that a manifest holds comes back when that manifest is applied again.  Exit codes: 0 it
-    drains; 3 topics are missing; 4 there is no such trigger; 5 no broker, or nobody answers.
+    drains; 2 there is no such trigger; 3 topics are missing; 5 no broker, or nobody answers.
     """
     settings = cluster_of(settings_from(state_dir=state_dir))
-    require_known(read_registry(settings, codec_of(settings)).rows, trigger_id, ManifestError)
+    require_known(read_registry(settings, codec_of(settings)).rows, trigger_id)
     answer = drain_trigger(settings, trigger_id, timeout_s=timeout)
     if as_json:
         said = {"answer": answer.answer, "revision": answer.revision, "drained": answer.drained}

@@ -114,7 +114,12 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     with KafkaLog(settings) as log:
         items = replay_items(log, codec, chooser, span, aim, event_id=event_id)
     chooser.report()
-    operation = Operation("replay", "requested", settings, codec, where, dry_run, rate, progress)
+    operation = Operation(
+        *("replay", "requested", settings, codec, where, dry_run, rate, progress),
+        accepted_from_ms=span.from_ms,
+        accepted_before_ms=span.to_ms,
+        only_for=trigger,
+    )
     columns = ("event_id", "replay_event_id", "event_kind", "trigger_id")
     print_report(operation.run(items), columns, as_json=as_json)
     if not items:

@@ -2021,6 +2021,9 @@ class TriggerOperationAudit(TypedDict):
     skipped_count: int
     rate_limit: str | None
     targets: Sequence[str]
+    accepted_from: str | None
+    accepted_before: str | None
+    only_for: str | None
 
 
 class TriggerRegistered(TypedDict):

@@ -117,7 +117,7 @@ async def test_triggers_come_and_go_one_by_one(
         drained = await asyncio.to_thread(cli, settings, "trigger", "drain", "by-manifest")
         assert (drained.returncode, drained.stdout) == (0, "- by-manifest@v1 (drains)\n")
         unknown = await asyncio.to_thread(cli, settings, "trigger", "drain", "nope")
-        assert (unknown.returncode, "trigger 'nope' is unknown" in unknown.stderr) == (4, True)
+        assert (unknown.returncode, "trigger 'nope' is unknown" in unknown.stderr) == (2, True)
         over = {
             "by-manifest@v1": ("terminated", "manifest"),
             "by-program@v1": ("terminated", "dynamic"),

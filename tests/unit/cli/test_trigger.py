@@ -16,6 +16,7 @@ from streams.errors import BrokerError, ConfigError, HarnError, ManifestError
 from streams.kafka import make_producer
 from streams.settings import Settings
 from streams.testing import binding, policy
+from tests.support.app_cluster import read
 from tests.support.mock_cluster import mock_cluster
 from tests.support.webhooks import with_path
 
@@ -187,8 +188,24 @@ def test_an_unknown_trigger_is_not_drained_and_one_is_suggested(bootstrap: str) 
     error = refused(bootstrap, "drain", "on-isue")
     assert (str(error), error.exit_code) == (
         "trigger 'on-isue' is unknown; did you mean 'on-issue'?",
-        4,
+        2,
     )
+
+
+def test_an_audit_record_says_all_that_narrowed_what_was_chosen(bootstrap: str) -> None:
+    span = ["--from", "2026-03-01T12:00:00+01:00", "--to", "2026-03-02"]
+    replay = run(bootstrap, "replay", *span, "--trigger", "on-push", "--dry-run", "--json")
+    one = ["trigger_evt_9", "--binding", "on-push@v1"]
+    cancel = run(bootstrap, "cancel", *one, "--dry-run", "--json")
+    asked = read(Settings(bootstrap=bootstrap), "trigger.operations.audit")
+    audits = {entry.value["audit_id"]: entry.value for entry in asked}
+    found = audits[json.loads(replay.stdout)["audit_id"]]
+    assert found["accepted_from"] == "2026-03-01T11:00:00.000Z"
+    assert found["accepted_before"] == "2026-03-02T00:00:00.000Z"
+    assert (found["only_for"], found["filter"]) == ("on-push", None)
+    found = audits[json.loads(cancel.stdout)["audit_id"]]
+    assert found["only_for"] == "on-push@v1"
+    assert (found["accepted_from"], found["accepted_before"]) == (None, None)
 
 
 def test_a_cancel_for_a_binding_version_that_there_is_not_is_refused(bootstrap: str) -> None:

@@ -34,6 +34,9 @@ def audit() -> dict[str, Any]:
         "skipped_count": 0,
         "rate_limit": None,
         "targets": [],
+        "accepted_from": None,
+        "accepted_before": None,
+        "only_for": None,
     }
 
 
