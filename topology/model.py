@@ -103,6 +103,11 @@ class RowType:
     When `due_field` is set, a row whose field is not null is a timer: the stage's `on_due` is
     called with it once stream time reaches the value (ms).  `ticking` timers make the owner append
     a tick when no traffic moves time; the others wait for traffic.
+
+    What a partition's rows come to stands beside its position, so that it can be told without
+    reading them: of rows with a `tally_field` how many have each of its values, of one that is
+    `told` its numbers.  Rows with a `tally_field` have a `due_field`, one that is `told` has the
+    prefix as its key.
     """
 
     prefix: str
@@ -110,6 +115,8 @@ class RowType:
     doc: str
     due_field: str | None = None
     ticking: bool = True
+    tally_field: str | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

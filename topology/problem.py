@@ -34,6 +34,7 @@ class Code(StrEnum):
     TABLE_PARTITIONS = "table_partitions"
     ROW_PREFIX = "row_prefix"
     DUE_FIELD = "due_field"
+    TALLY_FIELD = "tally_field"
     DUPLICATE_EDGE = "duplicate_edge"
     # Numbers
     REPLICATION = "replication"

@@ -64,6 +64,7 @@ INBOX = Stage(
                 prefix="dedupe",
                 schema="row_dedupe",
                 doc="Repeats dropped, and how many `s:` rows there are; one row.",
+                told=True,
             ),
             RowType(
                 prefix="c",
@@ -111,6 +112,7 @@ DISPATCH = Stage(
                 schema="row_dispatch",
                 doc="`d:<dispatch id>`: a live dispatch; due at its lease's end or its retry.",
                 due_field="due_ms",
+                tally_field="status",
             ),
             RowType(
                 prefix="w",
@@ -150,6 +152,7 @@ DISPATCH = Stage(
                 prefix="dedupe",
                 schema="row_dedupe",
                 doc="Repeats by a trigger's own key, and how many `k:` rows there are; one row.",
+                told=True,
             ),
             RowType(
                 prefix="p",

@@ -252,7 +252,8 @@ class PartitionProducer(TransactionalProducer):
         for key, value in rows:
             append(target.changelog, value, key, target.partition)
         # Last of the changelog: whoever loads it may cut there.
-        append(target.changelog, step.position_row, POSITION_KEY, target.partition)
+        place, headers = target.partition, step.position_headers
+        append(target.changelog, step.position_row, POSITION_KEY, place, headers)
 
 
 def _is_fenced(error: KafkaException | BufferError) -> bool:

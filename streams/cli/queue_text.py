@@ -29,10 +29,9 @@ def lines_of_listing(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"dispatcher {counts}"
     for queue in document["worker_queues"]:
         yield summary_line(queue)
-    for name in dispatcher["in_flight_dispatches"]:
-        yield f"in flight {name}"
-    for name in dispatcher["pending_retries"]:
-        yield f"pending retry {name}"
+    yield from _names("in flight", dispatcher, "in_flight_dispatches", "dispatcher_in_flight")
+    depth = "dispatcher_retry_queue_depth"
+    yield from _names("pending retry", dispatcher, "pending_retries", depth)
     for each in dispatcher["stranded_envelopes"]:
         yield (
             f"stranded envelope inbox_offset={each['inbox_offset']} event_id={each['event_id']} "
@@ -40,6 +39,14 @@ def lines_of_listing(document: Mapping[str, Any]) -> Iterator[str]:
             f"kind={each['kind']} age={_age(each['age_ms'])}"
         )
     yield from _scheduler(document["scheduler"])
+
+
+def _names(what: str, dispatcher: Mapping[str, Any], names: str, count: str) -> Iterator[str]:
+    listed = dispatcher[names]
+    for name in listed:
+        yield f"{what} {name}"
+    if dispatcher[count] > len(listed):
+        yield f"{what}: {dispatcher[count] - len(listed)} more"
 
 
 def summary_line(queue: Mapping[str, Any]) -> str:

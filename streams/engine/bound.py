@@ -33,12 +33,14 @@ Encode = Callable[[Any], bytes]
 
 @dataclass(frozen=True, slots=True)
 class RowCodec:
-    """How rows of one prefix are encoded, and which field arms their timer."""
+    """How rows of one prefix are encoded, which field arms their timer, what is told of them."""
 
     prefix: str
     encode: Encode
     due_field: str | None
     ticking: bool
+    tally_field: str | None
+    told: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,12 @@ class BoundStage:
                 self.sinks[topic, kind] = sink_of(topic, kind, encode, observed=observed)
         self.rows = {
             row.prefix: RowCodec(
-                row.prefix, self.codec.encoder(row.schema), row.due_field, row.ticking
+                row.prefix,
+                self.codec.encoder(row.schema),
+                row.due_field,
+                row.ticking,
+                row.tally_field,
+                row.told,
             )
             for row in stage.table.rows
         }

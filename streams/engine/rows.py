@@ -3,8 +3,8 @@
 An overlay of this batch over the committed store, and the timers.
 Timers are rows: a row type with a due field arms a timer whenever such a row is stored.
 
-Invariants: `count` is the exact number of rows of a timer type; `changes()` lists each dirty key
-once.
+Invariants: `count` is the exact number of rows of a timer type, `standing` of those with each value
+of a tallied field; `changes()` lists each dirty key once.
 
 Source: DESIGN law 2 "Time is data", "State".
 """
@@ -18,6 +18,7 @@ from streams.codec import Codec
 from streams.engine.bound import BoundStage, RowCodec
 from streams.engine.recent import ABSENT, RecentRows
 from streams.engine.store import RowChange, Store
+from streams.engine.tally import Standing, Tally
 from streams.engine.timers import Timers
 
 
@@ -36,8 +37,10 @@ class PartitionRows:
         "_raw_keys",
         "_recent",
         "_sizes",
+        "_tallies",
         "_ticking",
         "_timers",
+        "_told",
         "_types",
         "store",
     )
@@ -59,15 +62,25 @@ class PartitionRows:
         }
         self._ticking = tuple(timers for timers in self._timers.values() if timers.ticking)
         self._lazy = tuple(timers for timers in self._timers.values() if not timers.ticking)
+        self._tallies = {
+            row_type.prefix: Tally(row_type.tally_field)
+            for row_type in self._types.values()
+            if row_type.tally_field is not None
+        }
+        self._told = tuple(row.prefix for row in self._types.values() if row.told)
         for prefix, timers in self._timers.items():
-            timers.load(self._stored_due(prefix.encode(), timers.due_field))
+            timers.load(self._stored_due(prefix, timers.due_field))
 
-    def _stored_due(self, prefix: bytes, due_field: str) -> Iterator[tuple[bytes, int | None]]:
-        decode = self._codec.decode
-        marker = prefix + b":"
+    def _stored_due(self, prefix: str, due_field: str) -> Iterator[tuple[bytes, int | None]]:
+        decode, tally = self._codec.decode, self._tallies.get(prefix)
+        whole = prefix.encode()
+        marker = whole + b":"
         for key, value in self.store.items():
-            if key.startswith(marker) or key == prefix:
-                yield key, decode(value)[1][due_field]
+            if key.startswith(marker) or key == whole:
+                row = decode(value)[1]
+                if tally is not None:
+                    tally.change(None, row)
+                yield key, row[due_field]
 
     # ------------------------------------------------------------------ what folds call
     def get(self, key: str, /) -> Any:  # noqa: ANN401 - the row's TypedDict, by its prefix
@@ -92,6 +105,8 @@ class PartitionRows:
         timers = self._timers.get(prefix)
         if timers is not None:
             timers.set(self._raw(key), value[timers.due_field])
+            if prefix in self._tallies:
+                self._tallies[prefix].change(self.get(key), value)
         elif prefix not in self._types:
             raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = value
@@ -102,6 +117,8 @@ class PartitionRows:
         timers = self._timers.get(prefix)
         if timers is not None:
             timers.drop(self._raw(key))
+            if prefix in self._tallies:
+                self._tallies[prefix].change(self.get(key), None)
         elif prefix not in self._types:
             raise KeyError(f"row {key!r}: the stage declares no rows of prefix {prefix!r}")
         self._current[key] = None
@@ -138,6 +155,15 @@ class PartitionRows:
     def counts(self) -> dict[str, int]:
         """Return how many rows there are of each prefix with a due time, waiting or not."""
         return {prefix: len(timers) for prefix, timers in self._timers.items()}
+
+    def standing(self) -> Standing:
+        """Return what is told of the rows beside the partition's position."""
+        said: Standing = {prefix: dict(tally.counts) for prefix, tally in self._tallies.items()}
+        for key in self._told:
+            row = self.get(key)
+            if row is not None:
+                said[key] = row
+        return said
 
     def of_prefix(self, prefix: str) -> Iterator[tuple[str, Any]]:
         """Yield the rows of a prefix with a due time, without looking at any other row."""

@@ -28,9 +28,11 @@ from streams.engine.bound import (
     BoundStage,
 )
 from streams.engine.evidence import Evidence
+from streams.engine.failed import FoldFailed
 from streams.engine.fetched import RawRecord, size_of
 from streams.engine.memory import Memory, StatePosition
 from streams.engine.store import RowChange
+from streams.engine.tally import STANDING, encode_standing
 from streams.errors import HarnError
 from topology.model import RUNTIME_KINDS, TICK
 
@@ -72,6 +74,7 @@ class Step:
     """What one batch does: everything that its transaction writes.
 
     `notes` are those of its outputs that the stage is to observe, as values.
+    `standing` is what is told of the rows beside the position, as they are then.
     """
 
     outputs: list[EncodedOutput]
@@ -82,36 +85,12 @@ class Step:
     records: int
     quarantined: int
     notes: tuple[Output, ...] = ()
+    standing: bytes = b""
 
-
-class FoldFailed(Exception):  # noqa: N818 - it names what happened, as the rest of the tree does
-    """A fold raised at the record at `offset`: a bug.  The memory is unusable.
-
-    `index` is the record's place in the batch, `suspects` how many records from there on may be to
-    blame: more than one when what they left behind together cannot be written.  `timer` is the key
-    of the row whose timer was being fired, None when the record itself was being folded.
-    """
-
-    def __init__(
-        self,
-        offset: int,
-        index: int,
-        cause: BaseException,
-        timer: str | None = None,
-        *,
-        suspects: int = 1,
-    ) -> None:
-        """Keep the place; the cause is chained."""
-        what = (
-            f"offset {offset}"
-            if timer is None
-            else f"the timer of row {timer!r} at offset {offset}"
-        )
-        super().__init__(f"fold raised on {what}: {cause!r}")
-        self.offset = offset
-        self.index = index
-        self.timer = timer
-        self.suspects = suspects
+    @property
+    def position_headers(self) -> list[tuple[str, bytes]]:
+        """Headers of the position row's record."""
+        return [(STANDING, self.standing)] if self.standing else []
 
 
 def _read_headers(
@@ -346,8 +325,17 @@ class _Batch:
         position = replace(position, chain=chain)
         row = self.stage.encode_position(position.as_row())
         rows = [change for change, _ in changes]
-        notes = tuple(self.notes)
-        return Step(self.outputs, rows, journal, row, position, records, self.quarantined, notes)
+        return Step(
+            outputs=self.outputs,
+            rows=rows,
+            journal=journal,
+            position_row=row,
+            position=position,
+            records=records,
+            quarantined=self.quarantined,
+            notes=tuple(self.notes),
+            standing=encode_standing(self.memory.rows.standing()),
+        )
 
 
 def fold_batch(

@@ -157,8 +157,15 @@ class StageOwner:
             )
         if crash is CrashPoint.IN_TRANSACTION:
             raise Crashed(crash)
-        for key, value in [*step.rows, (POSITION_KEY, step.position_row)]:
+        for key, value in step.rows:
             producer.append(declared.changelog, value, key=key, partition=self.partition)
+        producer.append(
+            declared.changelog,
+            step.position_row,
+            key=POSITION_KEY,
+            headers=step.position_headers,
+            partition=self.partition,
+        )
         producer.append(
             JOURNAL,
             step.journal,

@@ -173,6 +173,28 @@ STAGE_CASES = {
         says='string, expected a field of type "long"',
         topology=rows(RowType(prefix="x", schema="row_seen", doc="A row.", due_field="event_id")),
     ),
+    "rows are counted by a field that they have not": Case(
+        code=Code.TALLY_FIELD,
+        where="stage inbox table inbox",
+        says="expected a field of schema row_seen",
+        topology=rows(
+            RowType(
+                prefix="x",
+                schema="row_seen",
+                doc="A row.",
+                due_field="expires_at_ms",
+                tally_field="status",
+            )
+        ),
+    ),
+    "rows are counted that are never due": Case(
+        code=Code.TALLY_FIELD,
+        where="stage inbox table inbox",
+        says="expected a due field",
+        topology=rows(
+            RowType(prefix="x", schema="row_seen", doc="A row.", tally_field="expires_at_ms")
+        ),
+    ),
     "two edges have one name": Case(
         code=Code.DUPLICATE_EDGE,
         where="edge invoker",

@@ -219,8 +219,10 @@ class Recording:
             home = partition_of(key, self.partitions) if explicit is None else explicit
             self.log.append((topic, home), self.now_ms, key, value, list(headers))
         changelog = (declared.changelog, partition)
-        for key, value in (*step.rows, (POSITION_KEY, step.position_row)):
+        for key, value in step.rows:
             self.log.append(changelog, self.now_ms, key, value, [])
+        said = step.position_headers
+        self.log.append(changelog, self.now_ms, POSITION_KEY, step.position_row, said)
         journal = (f"{self.prefix}journal", partition)
         key = f"{declared.name}/{partition}".encode()
         self.log.append(journal, self.now_ms, key, step.journal, [("kind", b"journal_entry")])

@@ -43,7 +43,13 @@ STAGE = Stage(
     table=Table(
         name="toys",
         rows=(
-            RowType(prefix="t", schema="row_toy", doc="Ticks.", due_field="due_ms"),
+            RowType(
+                prefix="t",
+                schema="row_toy",
+                doc="Ticks.",
+                due_field="due_ms",
+                tally_field="text",
+            ),
             RowType(prefix="l", schema="row_toy", doc="Lazy.", due_field="due_ms", ticking=False),
             RowType(prefix="p", schema="row_toy", doc="Plain."),
         ),

@@ -188,6 +188,13 @@ def _unwritable(where: str, topic: Topic) -> Iterator[Problem]:
 
 
 def _broken_row(where: str, row: RowType, schemas: Mapping[str, Schema]) -> Iterator[Problem]:
+    if row.tally_field is not None and row.due_field is None:
+        yield Problem(
+            Code.TALLY_FIELD,
+            where,
+            f"row {row.prefix!r} is counted by {row.tally_field} and never due, expected a due "
+            "field: the rows of the others are not looked at when a partition is loaded",
+        )
     schema = schemas.get(row.schema)
     if schema is None:
         yield Problem(
@@ -196,14 +203,25 @@ def _broken_row(where: str, row: RowType, schemas: Mapping[str, Schema]) -> Iter
             f"row {row.prefix!r} names schema {row.schema}, "
             f"expected a file schemas/{row.schema}.avsc",
         )
-    elif row.due_field is not None:
-        fields = cast("list[dict[str, Any]]", schema.definition["fields"])
-        types = {str(field["name"]): field["type"] for field in fields}
-        if types.get(row.due_field) not in _DUE_TYPES:
-            found = types.get(row.due_field, "no such field")
-            yield Problem(
-                Code.DUE_FIELD,
-                where,
-                f"row {row.prefix!r} is due at {row.due_field} of schema {row.schema}: {found}, "
-                'expected a field of type "long" or ["null", "long"]',
-            )
+    else:
+        yield from _broken_fields(where, row, schema)
+
+
+def _broken_fields(where: str, row: RowType, schema: Schema) -> Iterator[Problem]:
+    fields = cast("list[dict[str, Any]]", schema.definition["fields"])
+    types = {str(field["name"]): field["type"] for field in fields}
+    if row.tally_field is not None and row.tally_field not in types:
+        yield Problem(
+            Code.TALLY_FIELD,
+            where,
+            f"row {row.prefix!r} is counted by {row.tally_field}, "
+            f"expected a field of schema {row.schema}",
+        )
+    if row.due_field is not None and types.get(row.due_field) not in _DUE_TYPES:
+        found = types.get(row.due_field, "no such field")
+        yield Problem(
+            Code.DUE_FIELD,
+            where,
+            f"row {row.prefix!r} is due at {row.due_field} of schema {row.schema}: {found}, "
+            'expected a field of type "long" or ["null", "long"]',
+        )

@@ -103,6 +103,8 @@ def test_fifo_has_no_words_about_rounds() -> None:
     document = {
         "dispatcher": {
             **DISPATCHER,
+            "dispatcher_in_flight": 0,
+            "dispatcher_retry_queue_depth": 0,
             "in_flight_dispatches": [],
             "pending_retries": [],
             "stranded_envelopes": [],
@@ -118,4 +120,17 @@ def test_fifo_has_no_words_about_rounds() -> None:
             "scheduler strategy=fifo fairness_key=tenant max_concurrent_per_key=0 default_weight=1 "
             "weights=-"
         )
+    ]
+
+
+def test_dispatches_that_have_no_name_in_the_listing_are_counted() -> None:
+    many = {**DISPATCHER, "dispatcher_in_flight": 1_203, "dispatcher_retry_queue_depth": 1}
+    scheduler = {"policy": policy_document(scheduler_policy()), "per_queue": []}
+    lines = list(
+        lines_of_listing({"dispatcher": many, "worker_queues": [], "scheduler": scheduler})
+    )
+    assert lines[1:4] == [
+        "in flight issues@v1:e1:1",
+        "in flight: 1202 more",
+        "pending retry issues@v1:e2:2",
     ]

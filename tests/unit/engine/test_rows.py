@@ -1,3 +1,4 @@
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -88,6 +89,11 @@ class RowsMachine(RuleBasedStateMachine):
             assert count == len(expected)
             assert list(self.rows.of_prefix(prefix)) == sorted(expected.items())
         assert list(self.rows.of_prefix("p")) == []
+
+    @invariant()
+    def rows_are_counted_by_what_they_say(self) -> None:
+        said = [found["text"] for key, found in self.expected.items() if prefix_of(key) == "t"]
+        assert self.rows.standing() == {"t": Counter(said)}
 
     @invariant()
     def every_answer_is_that_of_a_dict(self) -> None:
