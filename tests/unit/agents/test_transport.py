@@ -83,3 +83,33 @@ async def test_a_list_of_a_generation_that_is_over_is_dropped() -> None:
     consumer.app.consumer_generation_id = 8
     consumer.flow_active = True
     assert await consumer.offsets() == []
+
+
+class Watched:
+    """A consumer's thread, asked by Faust's watch whether partitions get on."""
+
+    def __init__(self) -> None:
+        self.asked: list[TP] = []
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        del now
+        self.asked.append(tp)
+
+
+class Assigned(Consumer):
+    def __init__(self, thread: Watched) -> None:
+        super().__init__()
+        self._thread: Any = thread
+
+    def assignment(self) -> set[TP]:
+        return {PLACE, TP("stage-rows-changelog", 2)}
+
+    async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+        del seconds
+
+
+async def test_fausts_watch_over_its_own_delivery_is_left_out() -> None:
+    """A changelog is assigned and never handed on: it looks like a stream that hangs."""
+    thread = Watched()
+    await Assigned(thread).verify_all_partitions_active()
+    assert thread.asked == []
