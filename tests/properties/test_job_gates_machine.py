@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -13,7 +13,7 @@ from streams.audit.claim_history import ClaimHistory
 from streams.core.record import Position
 from tests.support.fair_turns import assert_fair
 from tests.support.gate_model import GateModel, Job
-from tests.support.scheduler_log import QUEUE, SchedulerLog, answers
+from tests.support.scheduler_log import QUEUE, SchedulerLog, admitted, answers, said
 from tests.support.stage_log import Out
 
 FOREVER_MS = 80_000_000
@@ -153,6 +153,7 @@ class EveryGate(RuleBasedStateMachine):
 
     log: SchedulerLog
     claims: dict[str, bool]
+    purged: int
 
     @initialize(
         most=st.integers(1, 2),
@@ -163,6 +164,7 @@ class EveryGate(RuleBasedStateMachine):
     )
     def begin(self, most: int, starts: int, singleton: bool, debounce: bool, room: int) -> None:
         self.room = room
+        self.purged = 0
         self.claims = {}
         self.log = SchedulerLog(worker_ttl_ms=FOREVER_MS, max_deliveries=0)
         gates: dict[str, Any] = {
@@ -200,6 +202,12 @@ class EveryGate(RuleBasedStateMachine):
             del self.claims[claim]
         self._take(self.log.release(*chosen))
 
+    @rule()
+    def purge(self) -> None:
+        outs = self.log.purge()
+        self.purged += said(outs).count("job_purged")
+        self._take(outs)
+
     @rule(after_ms=st.sampled_from([1, 300, 1_000, 10_000]))
     def pass_time(self, after_ms: int) -> None:
         self._beat()
@@ -220,7 +228,8 @@ class EveryGate(RuleBasedStateMachine):
             self._take(self.log.tick(after_ms=1_000))
         assert audited(self.log) == []
         if jobs:
-            assert self.log.summary()["acked"] == jobs, "every job came to an end"
+            ended = self.log.summary()["acked"] + self.purged
+            assert ended == jobs, "every job came to an end"
         left = [key for key in self.log.rows if key.startswith(("a:", "n:", "j:", "l:"))]
         assert left == []
         self.log.assert_replays([3], reload_at=frozenset(range(1, 60, 3)))
@@ -247,3 +256,42 @@ class EveryGate(RuleBasedStateMachine):
 
 TestEveryGate = EveryGate.TestCase
 TestEveryGate.settings = settings(max_examples=50, stateful_step_count=25)
+
+
+@given(
+    most=st.integers(1, 3),
+    words=st.lists(
+        st.sampled_from([1, 2, 5]).map(lambda count: ("enqueue", count))
+        | st.sampled_from([1, 400, 1_000, 2_500]).map(lambda after_ms: ("wait", after_ms))
+        | st.just(("purge", 0)),
+        max_size=12,
+    ),
+)
+@settings(max_examples=100)
+def test_a_throttle_plans_starts_for_those_who_wait_and_for_nobody_else(
+    most: int, words: list[tuple[str, int]]
+) -> None:
+    log = SchedulerLog(worker_ttl_ms=FOREVER_MS)
+    log.register(triage={"throttle": {"max": most, "period_ms": 1_000}})
+    log.beat(capacity=100)
+    for word, number in words:
+        match word:
+            case "enqueue":
+                outs = log.ready(*["a"] * number)
+                outs += log.ask(*granted(outs))
+            case "wait":
+                outs = log.tick(after_ms=number)
+            case _:
+                outs = log.purge()
+        log.ack(*admitted(outs))
+        waiting = sum(key.startswith("a:") for key in log.rows)
+        starts = [
+            int.from_bytes(row["planned"][at : at + 6])
+            for key, row in log.rows.items()
+            if key.startswith("s:") and row["planned"] != b"="
+            for at in range(0, len(row["planned"]), 6)
+        ]
+        due = [row["not_before_ms"] for key, row in log.rows.items() if key.startswith("n:")]
+        assert len(due) == waiting
+        yet_to_come = [at_ms for at_ms in starts if at_ms > log.now_ms]
+        assert yet_to_come == sorted(due)[-most:] if due else yet_to_come == []

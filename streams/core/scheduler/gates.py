@@ -78,8 +78,12 @@ class _At(NamedTuple):
     @property
     def window(self) -> GateKey:
         """The gate key among those of all queues."""
-        gate, trigger_id, value = self.key
-        return gate, f"{self.queue.home}/{trigger_id}", value
+        return _window_key(self.queue, self.key)
+
+
+def _window_key(queue: Queue, key: GateKey) -> GateKey:
+    gate, trigger_id, value = key
+    return gate, f"{queue.home}/{trigger_id}", value
 
 
 def meet(state: State, book: Book, queue: Queue, job: str, row: RowGated, /) -> Met:
@@ -195,11 +199,26 @@ def forget(state: State, book: Book, queue: Queue, /, *jobs: str) -> None:
     """Forget jobs that leave the queue, whether they wait at a gate or hold slots."""
     known = queue.gates.jobs
     gone = [(job, known.pop(job)) for job in jobs if job in known] if known else []
+    left: dict[GateKey, RowGated] = {}
     for job, row in gone:
         state.rows.delete(f"a:{queue.home}:{job}")
         if row["gate"] is not None:
-            queue.gates.slots.leave(key_of(row, row["gate"]), job)
+            key = key_of(row, row["gate"])
+            queue.gates.slots.leave(key, job)
+            left[key] = row
+    for key, row in left.items():
+        if key[0] == "throttle" and not queue.gates.slots.waiters(key):
+            _unplan(state, queue, key, row)
     _free(state, book, queue, gone)
+
+
+def _unplan(state: State, queue: Queue, key: GateKey, row: RowGated) -> None:
+    """Give up the starts that a throttle has planned: those they were planned for are gone."""
+    limit = queue.gates.flow(row).throttle
+    at = _window_key(queue, key)
+    happened, planned = window.starts_of(state, at, WINDOWS)
+    if limit is not None and planned != happened:
+        window.keep(state, at, limit, happened, happened, WINDOWS)
 
 
 def _free(state: State, book: Book, queue: Queue, holders: Iterable[tuple[str, RowGated]]) -> None:

@@ -166,6 +166,20 @@ def test_throttle_holds_when_no_worker_had_room_at_the_planned_time() -> None:
     replays(log)
 
 
+def test_starts_that_were_planned_for_purged_jobs_move_up() -> None:
+    log = gated(6, throttle={"max": 2, "period_ms": 1_000})
+    assert answers(log.ask(*first(6))) == "admitted admitted" + " delayed" * 4
+    assert said(log.purge()) == ["job_purged"] * 4
+    log.ack("0.1", "1.1")
+    log.now_ms += 400
+    assert claimed(log.ready("a", "a", "a")) == ["6.1", "7.1", "8.1"]
+    outs = log.ask("6.1", "7.1", "8.1")
+    assert answers(outs) == "delayed delayed delayed", "what has started counts all the same"
+    released = [out.value for out in outs if out.kind == "job_released"]
+    assert [each["not_before_ms"] - START_MS for each in released] == [1_000, 1_000, 2_000]
+    replays(log)
+
+
 def test_a_rate_limit_skips_what_is_too_much_on_record_and_forgets() -> None:
     log = gated(3, rate_limit={"max": 1, "period_ms": 1_000})
     outs = log.ask("0.1", "1.1")
