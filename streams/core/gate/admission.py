@@ -68,7 +68,6 @@ def due(state: State, slots: Slots, flow: Flow, row: RowDispatch, /) -> Verdict:
     """Time has come for a dispatch that waits at a gate with a due time."""
     gate = row["gate"]
     assert gate in _DUE, "only gates with a clock have a due time"
-    slots.leave(gate_key(row, gate), row["dispatch_id"])
     return _DUE[gate](state, slots, flow, row)
 
 
@@ -197,6 +196,7 @@ def _fire_batch(slots: Slots, leader: RowDispatch) -> Verdict:
 
 
 def _due_batch(_state: State, slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+    slots.leave(gate_key(row, "batch"), row["dispatch_id"])
     return _fire_batch(slots, row)
 
 
@@ -224,8 +224,10 @@ def _debounced_at(state: State, debounce: Debounce, first_ms: int) -> int:
     return due_ms if debounce.max_wait_ms is None else min(due_ms, first_ms + debounce.max_wait_ms)
 
 
-def _due_debounce(_state: State, _slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
-    selected = decision(row, gate_key(row, "debounce"), "debounce_selected")
+def _due_debounce(_state: State, slots: Slots, _flow: Flow, row: RowDispatch) -> Verdict:
+    key = gate_key(row, "debounce")
+    slots.leave(key, row["dispatch_id"])
+    selected = decision(row, key, "debounce_selected")
     return _passes(row, selected)
 
 
@@ -270,12 +272,20 @@ def _meet_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> 
 
 
 def _due_throttle(state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
-    """Start the first of those who wait, and say when the next one shall."""
+    """Start the first of those who wait, and say when the next one shall.
+
+    Builds that gave each of them a due time left rows of which others are due, or are due while the
+    window is full: such a one waits on, with a due time only if it is the first.
+    """
     limit = flow.throttle
     assert limit is not None, "the gate is declared"
     key = gate_key(row, "throttle")
     happened, _ = window.starts_of(state, key)
-    assert window.free_at(happened, limit) <= state.now_ms, "only the first one has a due time"
+    free_ms = window.free_at(happened, limit)
+    is_first = slots.first(key) == row["dispatch_id"]
+    if not is_first or free_ms > state.now_ms:
+        return Verdict(waits={**row, "due_ms": free_ms if is_first else None})
+    slots.leave(key, row["dispatch_id"])
     started = _start_throttled(state, limit, row, happened)
     upcoming = slots.first(key)
     if upcoming is not None:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.engine import Memory, MemoryStore
 from tests.support.gate_log import GateLog
+from tests.support.stage_log import CODEC
 
 S = 1_000
 
@@ -144,6 +146,32 @@ def test_a_throttle_whose_waiters_were_cancelled_is_stored_as_if_they_had_not_co
     left.arrive("b", 1)
     left.cancel("b", 2)
     assert left.rows == alone.rows
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("away_s", [0, 7, 25, 500])
+def test_waiters_that_an_earlier_build_gave_a_due_time_each_start_in_order(
+    limit: int, away_s: int
+) -> None:
+    log = GateLog({"throttle": {"period_ms": 10 * S, "max": limit}})
+    names = [f"d{number}" for number in range(9)]
+    for name in names:
+        log.arrive(name, 0)
+    store = dict(log.memory.rows.store.items())
+    for number, name in enumerate(names[limit:], limit):
+        row = log.rows[f"d:{name}"]
+        planned_ms = row["since_ms"] + number // limit * 10 * S
+        written = {**row, "since_ms": 0, "due_ms": planned_ms}
+        store[f"d:{name}".encode()] = CODEC.encode("row_dispatch", written)
+    log.memory = Memory(log.stage, 0, MemoryStore(store), log.memory.position)
+    log.now_ms += away_s * S  # the owner was away: some are due while those before start
+    log.arrive("later", away_s)
+    log.pass_time(1_000)
+    assert list(log.starts()) == [*names, "later"]
+    starts = list(log.starts().values())
+    assert all(after - before >= 10 for before, after in zip(starts, starts[limit:], strict=False))
+    assert starts[limit] == max(away_s, 10), "nobody waits longer than for those before"
+    assert starts[-1] == starts[limit] + (len(names) - limit) // limit * 10
 
 
 def test_a_queue_that_never_empties_does_not_grow() -> None:
