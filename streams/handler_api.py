@@ -11,7 +11,9 @@ A handler runs at least once for each attempt, and exactly one outcome of it cou
 |---|---|
 | returns | success |
 | raises `Terminal` | failed for good: no retry, dead letter |
+| raises `Denied`, a `Terminal` | denied: the same, and the dead letter says so |
 | raises `Retryable` | failed, and the next attempt waits at least as long as asked |
+| raises `Unavailable`, a `Retryable` | the same, and the record says that the other side failed |
 | raises anything else | failed, retried by the binding's policy |
 
 `context.cancelled` says when it shall end early, and `context.usage` takes what it has spent.
@@ -38,6 +40,7 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "Context",
+    "Denied",
     "Event",
     "Executor",
     "Handler",
@@ -45,6 +48,7 @@ __all__ = [
     "Retryable",
     "Spent",
     "Terminal",
+    "Unavailable",
 ]
 
 _LOG = logging.getLogger("harn.handler")
@@ -61,6 +65,14 @@ _SPENDING = threading.Lock()
 
 class Terminal(Exception):  # noqa: N818 - it says what happens next, as handlers read
     """Raised by a handler: another attempt would fail in the same way, so make none."""
+
+
+class Denied(Terminal):
+    """Raised by a handler: the other side knows us, and refuses (401, 403).
+
+    Its dead letter has the reason `denied` and the class `auth_failed`: once we may, it is found
+    and replayed by them.
+    """
 
 
 class Retryable(Exception):  # noqa: N818 - as Terminal
@@ -87,6 +99,13 @@ class Retryable(Exception):  # noqa: N818 - as Terminal
     def after_ms(self) -> int:
         """Return the least delay before the next attempt, milliseconds."""
         return self._after_ms
+
+
+class Unavailable(Retryable):
+    """Raised by a handler: the other side failed (500, 503), and nothing is wrong with the event.
+
+    Its class is `provider_5xx`, by which dead letters of an outage are found and replayed.
+    """
 
 
 class Event:

@@ -14,7 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from streams.handler_api import Context, Event, Handler, Place, Retryable, Terminal
+from streams.handler_api import (
+    Context,
+    Denied,
+    Event,
+    Handler,
+    Place,
+    Retryable,
+    Terminal,
+    Unavailable,
+)
 
 
 def answer(event: Event, context: Context) -> dict[str, Any]:
@@ -45,6 +54,14 @@ def raise_terminal(_event: Event, _context: Context) -> NoReturn:
 
 def raise_retryable(_event: Event, _context: Context) -> NoReturn:
     raise Retryable("later", after_ms=7)
+
+
+def raise_denied(_event: Event, _context: Context) -> NoReturn:
+    raise Denied("no such token")
+
+
+def raise_unavailable(_event: Event, _context: Context) -> NoReturn:
+    raise Unavailable("503", after_ms=7)
 
 
 def raise_exit(_event: Event, _context: Context) -> NoReturn:

@@ -46,7 +46,7 @@ class Call:
 def failure(call: Call, error: BaseException) -> Outcome:
     """Return the outcome of a call that raised, and tell the function's author where."""
     outcome = raised(error, call.purpose)
-    if outcome.outcome == "failed" and call.verdict is None:
+    if outcome.outcome in {"failed", "denied"} and call.verdict is None:
         _tell(call.context, error, outcome)
     return outcome
 

@@ -5,9 +5,11 @@
 | the handler returned a JSON value, or nothing | `success` | `none` |
 | … a value that JSON cannot hold | `failed` | `handler_error` |
 | … more than a third of the largest record | `result_too_large` | `result_too_large` |
-| it raised `Terminal` | `failed` | `terminal` |
-| it raised `Retryable`, or any other `Exception` | `failed` | `handler_error` |
-| it raised another `BaseException`, such as `SystemExit` | `failed` | `handler_panic` |
+| it raised `Denied` | `denied` | `auth_failed` |
+| … `Terminal` | `failed` | `terminal` |
+| … `Unavailable` | `failed` | `provider_5xx` |
+| … `Retryable`, or any other `Exception` | `failed` | `handler_error` |
+| … another `BaseException`, such as `SystemExit` | `failed` | `handler_panic` |
 | its process died | `failed` | `handler_panic` |
 | a predicate answered true or false | `success` | `none` |
 | … anything else, or raised | `failed` | `predicate_panic` |
@@ -30,7 +32,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streams.core.wire import Emission, ErrorClass, InvocationOutcome, InvokePurpose, Usage
-from streams.handler_api import Cancelled, Context, Retryable, Terminal
+from streams.handler_api import Cancelled, Context, Denied, Retryable, Terminal, Unavailable
 
 __all__ = [
     "INTERRUPTED",
@@ -111,14 +113,14 @@ def raised(error: BaseException, purpose: InvokePurpose = "handler") -> Outcome:
     if purpose == "predicate":
         return Outcome("failed", error=text, error_class="predicate_panic")
     match error:
+        case Denied():
+            return Outcome("denied", error=text, error_class="auth_failed")
         case Terminal():
             return Outcome("failed", error=text, error_class="terminal")
         case Retryable():
+            error_class = "provider_5xx" if isinstance(error, Unavailable) else "handler_error"
             return Outcome(
-                "failed",
-                error=text,
-                error_class="handler_error",
-                retry_after_ms=_asked_ms(error),
+                "failed", error=text, error_class=error_class, retry_after_ms=_asked_ms(error)
             )
         case Cancelled(reason="shutdown"):
             return INTERRUPTED

@@ -67,6 +67,8 @@ PLACES = [on_loop, on_thread, in_process]
         ("raise_error", "failed", "handler_error", "ValueError: boom"),
         ("raise_terminal", "failed", "terminal", "Terminal: gone"),
         ("raise_retryable", "failed", "handler_error", "Retryable: later"),
+        ("raise_denied", "denied", "auth_failed", "Denied: no such token"),
+        ("raise_unavailable", "failed", "provider_5xx", "Unavailable: 503"),
         ("raise_nonsense", "failed", "handler_error", "NonsenseError: later"),
         ("raise_exit", "failed", "handler_panic", "SystemExit: 3"),
         ("raise_interrupt", "failed", "handler_panic", "KeyboardInterrupt"),
@@ -104,10 +106,11 @@ async def test_bad_behaviour_has_one_outcome_and_the_next_handler_runs(
 
 
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", ["raise_retryable", "raise_unavailable"])
 async def test_a_retryable_asks_for_its_delay_wherever_it_is_raised(
-    make_rig: MakeRig, place: Callable[[str], Any]
+    make_rig: MakeRig, place: Callable[[str], Any], name: str
 ) -> None:
-    rig = await make_rig(odd=place("raise_retryable"))
+    rig = await make_rig(odd=place(name))
     assert (await rig.outcome(rig.intent("odd")))["retry_after_ms"] == 7
 
 
@@ -157,6 +160,7 @@ async def test_what_was_emitted_travels_in_the_outcome_of_a_success(
         ("return_coroutine", "failed", None, "the predicate answered coroutine, expected True"),
         ("raise_error", "failed", None, "ValueError: boom"),
         ("raise_terminal", "failed", None, "Terminal: gone"),
+        ("raise_denied", "failed", None, "Denied: no such token"),
     ],
 )
 async def test_a_predicate_answers_a_bool_or_fails(
