@@ -5,8 +5,9 @@ most keys are, is walked without it; comparisons of such chains with texts and w
 most predicates are, are made without it as long as the types agree; and any other expression is
 given only the properties that it names.
 
-Bounds: 1,024 characters; one comprehension at most, so that an evaluation stays linear in the
-event; regular expressions are the library's, which are linear, too.  Names that no event has, and
+Bounds: 1,024 characters; one comprehension at most, and those that cost more than the event's size
+only as far as `streams.expression_cost` says; regular expressions are the library's, which are
+linear.  Names that no event has, and
 functions that there are none of, are a problem at load: see `streams.expression_names` and
 `streams.expression_functions`.
 
@@ -28,6 +29,7 @@ from streams.cel_program import compile_cel
 from streams.core.event_json import payload_of
 from streams.core.expression import CHARS_MAX, Failed
 from streams.core.wire import TriggerEvent
+from streams.expression_cost import is_costly, refusal
 from streams.expression_functions import cel_functions_problem, jmespath_functions_problem
 from streams.expression_names import MACROS, Seen, cel_names_problem, jmespath_names_problem
 
@@ -106,10 +108,12 @@ class ExpressionSet:
         if _is_chain(source):
             return self._chain(source.split(".")[1:])
         execute = _bounded_cel(source).execute
-        paths = _paths_in(source)
+        paths, costly = _paths_in(source), is_costly(source)
 
         def by_library(event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value
-            return execute({"event": _pruned(self._document(event), paths)})
+            given = _pruned(self._document(event), paths)
+            refused = refusal(given) if costly else None
+            return refused or execute({"event": given})
 
         comparisons = _comparisons_in(source)
         return self._conjunction(comparisons, by_library) if comparisons else by_library
