@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from streams.aside import within
 from streams.engine import POSITION_KEY, EncodedOutput, Step
 from streams.errors import BrokerError
 from streams.kafka import make_producer
@@ -33,6 +34,8 @@ OVERDUE_FACTOR = 1.5
 `send_offsets_to_transaction` does when the group's coordinator was lost in the middle of it
 (librdkafka issue 5456)."""
 
+_STRAY_CALLS = 2
+"""Calls of which each may take a transaction's longest time, where stray offsets are let go of."""
 _METADATA_TIMEOUT_S = 10.0
 _INIT_TIMEOUT_S = 30.0
 _FLUSH_TIMEOUT_S = 10.0
@@ -66,6 +69,13 @@ class Fenced(BrokerError):  # noqa: N818 - a state of an owner, as `StageHalted`
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
+
+
+class Overdue(BrokerError):  # noqa: N818 - a state of a transaction
+    """A transaction is not over and will not be: its client's thread is lost to a call that hangs.
+
+    Who counts them can say when enough is lost.
+    """
 
 
 class TransactionalProducer:
@@ -114,18 +124,26 @@ class TransactionalProducer:
         pending for ever, and answers nobody where the partition stands (ADR 20).  The end of any
         later transaction of the same id settles them: this one ends without having said anything.
 
-        Raises: BrokerError; what is open then is ended by the next fence.
+        Raises: Overdue when the client does not come back, BrokerError; what is open then is ended
+                by the next fence.
         """
-        producer = self._producer
+        ending = partial(self._end_stray_offsets, TopicPartition(topic, partition, 0))
+        limit_s = _STRAY_CALLS * self._timeout_s * OVERDUE_FACTOR
+        failed = f"stray offsets of {self._id} at {topic}/{partition} could not be ended"
         try:
-            producer.begin_transaction()
-            offset = TopicPartition(topic, partition, 0)
-            producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
-            # All that was asked is answered, so that nothing of it can come late in its turn.
-            producer.abort_transaction(self._timeout_s)
+            within(limit_s, partial(ending, group_metadata), name=f"stray offsets of {self._id}")
+        except TimeoutError as error:
+            message = f"{failed}: the client does not come back after {limit_s:g} s"
+            raise Overdue(message, retryable=True) from error
         except KafkaException as error:
-            message = f"stray offsets of {self._id} could not be ended: {error}"
-            raise BrokerError(message, retryable=True) from error
+            raise BrokerError(f"{failed}: {error}", retryable=True) from error
+
+    def _end_stray_offsets(self, offset: TopicPartition, group_metadata: bytes) -> None:
+        producer = self._producer
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([offset], group_metadata, self._timeout_s)
+        # All that was asked is answered, so that nothing of it can come late in its turn.
+        producer.abort_transaction(self._timeout_s)
 
     def commit_records(
         self, records: Iterable[EncodedOutput], place: TopicPartition, group_metadata: bytes

@@ -15,9 +15,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["PRODUCE", "TXN_OFFSET_COMMIT", "Held", "SlowNetwork", "slow_network"]
+__all__ = [
+    "FIND_COORDINATOR",
+    "PRODUCE",
+    "TXN_OFFSET_COMMIT",
+    "Held",
+    "SlowNetwork",
+    "slow_network",
+]
 
 PRODUCE = 0
+FIND_COORDINATOR = 10
 TXN_OFFSET_COMMIT = 28
 
 _WAIT_S = 30.0

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from streams.agents.transaction import Overdue
 from streams.core.turn.patience import Patience
 from streams.edge.turns.kafka.taking import Taken, Taker
 from streams.errors import BrokerError
@@ -22,6 +23,8 @@ _LOG = logs.logger(__name__)
 _AGAIN_S = 0.5
 _LOOK_S = 0.05
 """Between two looks whether the last owner is done."""
+_OVERDUE_MAX = 4
+"""Takings that may leave a hanging call behind: each has a thread, and a client with its own."""
 
 
 class ArrivalSink(Protocol):
@@ -67,6 +70,7 @@ class Arrivals:
         self._under_way: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._fencing = 0
+        self._overdue = 0
         self._fenced = asyncio.Event()
         self._fenced.set()
 
@@ -101,7 +105,8 @@ class Arrivals:
                     ready = await self._ready(wanted)
                     await self._fence(ready)
                 except BrokerError as error:
-                    if not error.retryable:
+                    self._overdue += isinstance(error, Overdue)
+                    if not error.retryable or self._overdue > _OVERDUE_MAX:
                         raise
                     extra = {"partitions": wanted, "reason": str(error)}
                     _LOG.warning("turns_not_taken", extra=extra)

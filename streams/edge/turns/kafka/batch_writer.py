@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
 
-from streams.agents.transaction import TransactionalProducer
+from streams.agents.transaction import Overdue, TransactionalProducer
 from streams.codec import Codec
 from streams.core.record import Output, Position
 from streams.core.turn.gathering import Batch
@@ -26,11 +26,7 @@ from streams.edge.turns.turn_codec import CAUSE
 from streams.engine import EncodedOutput
 from streams.errors import BrokerError
 
-__all__ = ["BatchWriter", "Overdue", "Written"]
-
-
-class Overdue(BrokerError):  # noqa: N818 - a kind of it
-    """A transaction that does not end: its thread may never come back."""
+__all__ = ["BatchWriter", "Written"]
 
 
 class Written(NamedTuple):

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from streams.agents.transaction import OVERDUE_FACTOR, Fenced
+from streams.agents.transaction import OVERDUE_FACTOR, Fenced, Overdue
 from streams.codec import Codec
 from streams.core.turn.memory import KEPT_MAX
 from streams.core.turn.owner import Owner
@@ -27,7 +27,7 @@ from streams.core.turn.words import TURNS
 from streams.core.wire import TurnOutcome, TurnReleaseReason
 from streams.edge.turns.body import Bodies
 from streams.edge.turns.kafka.arrivals import Arrivals
-from streams.edge.turns.kafka.batch_writer import BatchWriter, Overdue
+from streams.edge.turns.kafka.batch_writer import BatchWriter
 from streams.edge.turns.kafka.departures import END_S, Departures
 from streams.edge.turns.kafka.feed import Feed, Fetched
 from streams.edge.turns.kafka.following import Following

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from streams.agents.transaction import Overdue
 from streams.core.turn.owner import Begun
-from streams.edge.turns.kafka.batch_writer import Overdue
 from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.errors import BrokerError
 from tests.support.turn_partition import (
