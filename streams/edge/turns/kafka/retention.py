@@ -11,25 +11,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from streams.edge.turns.forgetting import LOOK_EVERY_S, Forgetting
 from streams.edge.turns.kafka.partition import OwnedPartition
 from streams.observe import logs
 
-__all__ = ["LOOK_EVERY_S", "Retention"]
+__all__ = ["Retention"]
 
 _LOG = logs.logger(__name__)
 
-LOOK_EVERY_S = 60.0
-"""Between two looks for what is to be forgotten, unless it is kept for less than ten times that."""
-
 _BATCH = 250
 _SHARE = 10
+"""Of the time for which things are kept: they are looked for so often at least."""
 
 
-class Retention:
-    """Made and used inside one event loop.
+class Retention(Forgetting):
+    """Forgets what the partitions of a worker have as done with.
 
     Args: retention_ms: how long what has ended is kept; 0 keeps it for ever.
           now_ms: ms since the epoch.
+          fail: told what ends it.
     """
 
     def __init__(
@@ -40,42 +40,29 @@ class Retention:
         now_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
     ) -> None:
+        every_s = min(LOOK_EVERY_S, retention_ms / 1_000 / _SHARE)
+        super().__init__(retention_ms, look_every_s=every_s)
         self._partitions = partitions
-        self._retention_ms = retention_ms
-        self._every_s = min(LOOK_EVERY_S, retention_ms / 1_000 / _SHARE)
         self._now_ms = now_ms
         self._fail = fail
-        self._task: asyncio.Task[None] | None = None
+        self.failed.add_done_callback(self._tell)
 
-    def start(self) -> None:
-        """Begin to forget."""
-        if self._retention_ms > 0:
-            self._task = asyncio.create_task(self._run(), name="retention of turns")
-            self._task.add_done_callback(self._ended)
-
-    async def stop(self) -> None:
-        """Forget nothing more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def _tell(self, failed: asyncio.Future[None]) -> None:
+        if not failed.cancelled() and (error := failed.exception()) is not None:
             self._fail(error)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._every_s)
-            for partition in list(self._partitions.values()):
-                for ended in (True, False):
-                    count = await self._sweep(partition, ended=ended)
-                    if count:
-                        extra = {"partition": partition.number, "count": count}
-                        _LOG.info("turn_records_forgotten", extra=extra)
+    async def sweep(self) -> None:
+        """Forget what is due in each partition, and say how much."""
+        for partition in list(self._partitions.values()):
+            for ended in (True, False):
+                count = await self._sweep(partition, ended=ended)
+                if count:
+                    extra = {"partition": partition.number, "count": count}
+                    _LOG.info("turn_records_forgotten", extra=extra)
 
     async def _sweep(self, partition: OwnedPartition, *, ended: bool) -> int:
         """Forget what is due of a partition; return how much that was."""
-        owner, before_ms = partition.owner, self._now_ms() - self._retention_ms
+        owner, before_ms = partition.owner, self._now_ms() - self.retention_ms
         count = kept = 0
         while partition.shelf.is_built and not (partition.gone or owner.lanes.stopped):
             owner.parting.listen()
@@ -83,7 +70,7 @@ class Retention:
             if not due or partition.gone or owner.lanes.stopped:
                 break
             forgotten = owner.parting.forget(
-                due, owner.stands_at, before_ms=before_ms, retention_ms=self._retention_ms
+                due, owner.stands_at, before_ms=before_ms, retention_ms=self.retention_ms
             )
             kept += len(due) - forgotten
             count += forgotten
