@@ -9,8 +9,6 @@ from typing import Any
 
 from streams.codec import Codec
 from streams.edge.publisher import Publisher
-from streams.edge.turns.agent_bodies import AgentBodies
-from streams.edge.turns.agents import Agent, Agents, agent_function
 from streams.edge.turns.enqueuer import Enqueuer
 from streams.edge.turns.inline import InlineTurns, inline_token
 from streams.edge.turns.inline_kafka import KafkaInlineRecords
@@ -26,6 +24,7 @@ from streams.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.mock_cluster import mock_cluster
 from tests.support.sql_turns import Place
+from tests.support.turn_agents import Outcomes, Work, bodies_of
 
 PARTITIONS = 4  # of every topic of the cluster in memory
 CODEC = Codec()
@@ -41,14 +40,6 @@ class Carrier:
     records: MakeRecords
 
 
-def _agent(
-    name: str, given: Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]]
-) -> Agent:
-    if not isinstance(given, tuple):
-        return Agent(name, agent_function(given))
-    return Agent(name, agent_function(given[0]), agent_function(given[1]))
-
-
 class InlineProcess:
     """A process that runs turns inline, by the agents that it is given: work, or work and check."""
 
@@ -58,27 +49,22 @@ class InlineProcess:
         *,
         turns_max: int = 8,
         token: str | None = None,
-        **agents: Callable[..., Any] | tuple[Callable[..., Any], Callable[..., Any]],
+        **agents: Work,
     ) -> None:
         token = inline_token() if token is None else token
-        found = {name: _agent(name, given) for name, given in agents.items()}
-        self.outcomes: list[str] = []
+        self.outcomes = Outcomes()
+        self.until = self.outcomes.until
         self.ledger = carrier.ledger
-        self.bodies = AgentBodies(
-            Settings(agent_validation_commands="on"), Agents(found), slots=turns_max
-        )
+        self.bodies = bodies_of(turns_max, agents)
         self.inline = InlineTurns(
             carrier.ledger,
             carrier.records(token, turns_max),
             self.bodies,
             token=token,
             turns_max=turns_max,
-            observer=self,
+            observer=self.outcomes,
         )
         self.enqueuer = Enqueuer(carrier.ledger, inline=self.inline)
-
-    def turn_ended(self, outcome: str) -> None:
-        self.outcomes.append(outcome)
 
     async def goal(self, goal_id: str) -> TurnRecord:
         found = await self.ledger.record(goal_id, "goal_loop")
@@ -89,10 +75,6 @@ class InlineProcess:
         found = await self.ledger.record(job_id, "orchestrator_task")
         assert found is not None
         return found
-
-    async def until(self, count: int) -> list[str]:
-        await eventually(lambda: len(self.outcomes) >= count, f"{count} turns")
-        return self.outcomes
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,6 @@ import pytest
 
 from streams.agent_api import Turn
 from streams.core.turn.envelope import AgentTurnEnvelope
-from streams.edge.turns.agent_bodies import AgentBodies
-from streams.edge.turns.agents import Agent, Agents, agent_function
 from streams.edge.turns.delivery import RENEW_EVERY_S
 from streams.edge.turns.enqueuer import Enqueuer
 from streams.edge.turns.sql_ledger import SqlLedger
@@ -21,21 +19,9 @@ from streams.edge.turns.sql_turns import SqlTurns
 from streams.edge.turns.sql_worker import SqlWorker
 from streams.edge.turns.turn_store import Status, TurnRecord
 from streams.errors import TaskQueueUnavailable
-from streams.settings import Settings
 from tests.support.eventually import eventually
 from tests.support.sql_turns import Place
-
-_COMMANDS_RUN = Settings(agent_validation_commands="on")
-
-
-class Outcomes:
-    """What became of turns, in order."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def turn_ended(self, outcome: str) -> None:
-        self.seen.append(outcome)
+from tests.support.turn_agents import Outcomes, Work, bodies_of
 
 
 class Rig:
@@ -47,15 +33,13 @@ class Rig:
         slots: int,
         token: str,
         renew_every_s: float = RENEW_EVERY_S,
-        **functions: Callable[..., Any],
+        **agents: Work,
     ) -> None:
         self.turns: SqlTurns = place.open(token)
         self.enqueuer = Enqueuer(SqlLedger(self.turns))
         self.outcomes = Outcomes()
-        agents = {
-            name: Agent(name, agent_function(function)) for name, function in functions.items()
-        }
-        self.bodies = AgentBodies(_COMMANDS_RUN, Agents(agents), slots=slots)
+        self.until = self.outcomes.until
+        self.bodies = bodies_of(slots, agents)
         self.worker = SqlWorker(
             self.turns,
             self.bodies,
@@ -69,10 +53,6 @@ class Rig:
         found = self.turns.store.read(record_id)
         assert found is not None
         return found
-
-    async def until(self, count: int) -> list[str]:
-        await eventually(lambda: len(self.outcomes.seen) >= count, f"{count} turns")
-        return self.outcomes.seen
 
 
 @asynccontextmanager
