@@ -64,6 +64,8 @@ _NOTHING = "its goal or task is not there"
 _GUARD_WITHIN_S = 30.0
 _FINISH_TRIES = 120
 _FINISH_AGAIN_S = 0.5
+_TELL_EVERY = 20
+"""Of so many failures in a row of one turn the first is told: each turn that runs has its own."""
 
 _LOG = logs.logger(__name__)
 
@@ -279,7 +281,7 @@ class Deliveries:
 
         Raises: TaskQueueUnavailable, when it lasts.
         """
-        for tries_left in reversed(range(_FINISH_TRIES)):
+        for number in range(_FINISH_TRIES):
             try:
                 return self._turns.store.finish(
                     record.record_id,
@@ -291,12 +293,11 @@ class Deliveries:
                     says=ended.says,
                 ) or self._was_written(record)
             except TaskQueueUnavailable as error:
-                if not tries_left or not error.retryable:
+                if number == _FINISH_TRIES - 1 or not error.retryable:
                     raise
-                _LOG.warning(
-                    "turn_not_written",
-                    extra={"record": record.record_id, "reason": str(error)},
-                )
+                if number % _TELL_EVERY == 0:
+                    extra = {"record": record.record_id, "reason": str(error)}
+                    _LOG.warning("turn_not_written", extra=extra)
                 self._outage.wait(_FINISH_AGAIN_S)
         raise AssertionError("the last try returns or raises")
 
@@ -324,15 +325,19 @@ class Deliveries:
 
         def work() -> None:
             renewed_s = time.monotonic()
+            failures = 0
             while not over.wait(every_s) and not lease.lost.is_set():
                 try:
                     lease.look(delivery)
                     if time.monotonic() - renewed_s >= self._renew_every_s:
                         lease.renew(delivery, hold)
                         renewed_s = time.monotonic()
+                    failures = 0
                 except TaskQueueUnavailable as error:
                     # The claims outlast many of these; the next renewal finds out.
-                    _LOG.warning("turn_not_renewed", extra={"reason": str(error)})
+                    if failures % _TELL_EVERY == 0:
+                        _LOG.warning("turn_not_renewed", extra={"reason": str(error)})
+                    failures += 1
 
         thread = threading.Thread(target=work, name=f"renew {delivery}", daemon=True)
         thread.start()

@@ -150,6 +150,61 @@ def test_an_end_whose_answer_was_lost_counts(place: Place) -> None:
     assert turns.queue.get_queue_size() == 0
 
 
+class Away:
+    """A store of which every call of one name fails, as in an outage."""
+
+    def __init__(self, store: SqlTurnStore, name: str) -> None:
+        self._store = store
+        self._name = name
+        self.failures = 0
+        self.failed_often = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._name else getattr(self._store, name)
+
+    def _fail(self, *_given: Any, **_named: Any) -> None:
+        self.failures += 1
+        if self.failures > 40:
+            self.failed_often.set()
+        raise TaskQueueUnavailable("db", "no answer", retryable=True)
+
+
+def test_an_end_that_cannot_be_written_is_told_now_and_then_and_the_turn_comes_again(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns = place.open()
+    enqueue(turns, envelope())
+    store = cast("SqlTurnStore", Away(turns.store, "finish"))
+    worker = Worker(SqlTurns(turns.queue, turns.guard, store, turns.database), "w1")
+    worker.deliveries._outage.set()  # so that no try waits for the next one
+
+    with pytest.raises(TaskQueueUnavailable, match="no answer"):
+        worker.next()
+
+    told = [line.message for line in caplog.records]
+    assert told == ["turn_not_written"] * (120 // 20)
+    assert turns.queue.get_queue_size() == 1
+
+
+def test_renewals_that_fail_are_told_now_and_then(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    turns = place.open()
+    enqueue(turns, envelope())
+    away = Away(turns.store, "renew")
+    unlucky = SqlTurns(turns.queue, turns.guard, cast("SqlTurnStore", away), turns.database)
+
+    def long(_record: TurnRecord, _lease: Lease) -> Ended:
+        assert away.failed_often.wait(30)
+        return Ended(Status.COMPLETED)
+
+    deliveries = Deliveries(unlucky, Claimant("w1", "h"), long, renew_every_s=0.001)
+
+    assert deliveries.next() is Outcome.COMPLETED
+    told = [line.message for line in caplog.records]
+    assert told == ["turn_not_renewed"] * -(-away.failures // 20)
+
+
 _CRASH = """
 import os, signal, sys
 from pathlib import Path
