@@ -13,10 +13,17 @@ from __future__ import annotations
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from streams.errors import ConfigError
@@ -37,6 +44,7 @@ __all__ = [
     "places_of",
     "producer_config",
     "right_missing",
+    "wait_until_served",
 ]
 
 _Answer = TypeVar("_Answer")
@@ -59,6 +67,13 @@ _LEADER_SOON = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
+_SERVED_SOON = _LEADER_SOON | {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - client-side codes are spelled with an underscore
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+}
 COORDINATOR_SOON = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -217,6 +232,31 @@ def places_of(
     return _asked(
         lambda left_s: consumer.committed(places, timeout=left_s), COORDINATOR_SOON, timeout_s
     )
+
+
+def wait_until_served(
+    settings: Settings, places: Iterable[tuple[str, int]], timeout_s: float
+) -> None:
+    """Return once the leader of each partition answers.
+
+    A cluster shows a partition that was made a moment ago before its leader serves it.  What a
+    producer appends then is refused first and accepted a moment later: see `Publisher`.
+
+    Args:   places: topic and partition of each.
+    Raises: KafkaException when one does not answer in time, or for a reason that does not pass.
+    """
+    asked = [TopicPartition(*place, OFFSET_END) for place in places]
+    consumer = make_consumer(settings, group_id=None)
+
+    def ask(left_s: float) -> None:
+        for each in consumer.offsets_for_times(asked, timeout=left_s):
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    try:
+        _asked(ask, _SERVED_SOON, timeout_s)
+    finally:
+        consumer.close()
 
 
 def _asked(ask: Callable[[float], _Answer], soon: frozenset[int], timeout_s: float) -> _Answer:

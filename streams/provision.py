@@ -16,7 +16,7 @@ import topology.errors
 from streams.core.flow import flow_of
 from streams.core.wire import BindingDefinition
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import make_admin, right_missing
+from streams.kafka import make_admin, right_missing, wait_until_served
 from streams.settings import Settings
 from streams.stages import FOLDS
 from topology import TOPOLOGY, Stage, Topic, Topology
@@ -24,7 +24,7 @@ from topology.check import Bindings, raise_if_broken
 from topology.cluster import observe
 from topology.family import clash_form, expand
 from topology.layout import Layout
-from topology.plan import Plan
+from topology.plan import ChangeKind, Plan
 from topology.provision import apply, grow, plan
 from topology.resolve import ResolvedTopic, resolve, resolve_topic
 from topology.topics import QUEUE_TOPICS
@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 _LIST_S = 10.0
+_SERVED_S = 60.0
+"""Until the leaders of new partitions answer: many of them, on a small broker, take their time."""
 
 _OUTAGES = (
     KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes are spelled so
@@ -96,7 +98,7 @@ def provision_topics(
     BrokerError.
     """
     with _own_errors(settings):
-        return apply(make_admin(settings), resolved_topics(settings, declared), sync=sync)
+        return _applied(settings, resolved_topics(settings, declared), sync=sync)
 
 
 def grow_topics(settings: Settings, names: Collection[str]) -> None:
@@ -108,6 +110,7 @@ def grow_topics(settings: Settings, names: Collection[str]) -> None:
     with _own_errors(settings):
         wanted = [topic for topic in resolved_topics(settings) if topic.name in names]
         grow(make_admin(settings), wanted)
+        _wait_until_served(settings, wanted)
 
 
 def provision_bindings(
@@ -124,7 +127,7 @@ def provision_bindings(
             topics = {topic.name: resolve_topic(topic, layout) for topic in found}
             admin = make_admin(settings)
             _refuse_clashes(admin.list_topics(timeout=_LIST_S).topics, topics)
-            apply(admin, list(topics.values()))
+            _applied(settings, list(topics.values()))
 
 
 def topics_of_bindings(
@@ -169,7 +172,23 @@ def provision_queue(settings: Settings, queue: str, declared: Topology = TOPOLOG
         topics = [resolve_topic(expand(declared, each, queue), layout) for each in QUEUE_TOPICS]
         # Another's topic may have more partitions than ours: only what is missing is our business.
         present = observe(admin, [topic.name for topic in topics]).topics
-        return apply(admin, [topic for topic in topics if topic.name not in present])
+        return _applied(settings, [topic for topic in topics if topic.name not in present])
+
+
+def _applied(
+    settings: Settings, resolved: Collection[ResolvedTopic], *, sync: bool = False
+) -> Plan:
+    """Make the cluster what is wanted; whoever writes next is served."""
+    done = apply(make_admin(settings), resolved, sync=sync)
+    made = (*done.of(ChangeKind.CREATE), *done.of(ChangeKind.GROW))
+    _wait_until_served(settings, [change.topic for change in made])
+    return done
+
+
+def _wait_until_served(settings: Settings, topics: Iterable[ResolvedTopic]) -> None:
+    places = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
+    if places:
+        wait_until_served(settings, places, _SERVED_S)
 
 
 def _gates(bindings: Iterable[BindingDefinition], declared: Topology) -> Iterator[Topic]:

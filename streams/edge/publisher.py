@@ -7,7 +7,8 @@ wake-up per record costs more than producing it.
 
 Invariants: every future resolves, also when the publisher is stopped; appends from one event loop
 to one partition keep their order; nothing here is transactional (law 5: an edge's word is a fact,
-and what repeats it is recognised by whoever folds it).
+and what repeats it is recognised by whoever folds it).  What may be lost although the client calls
+it delivered is appended again, then behind what followed it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -37,6 +39,8 @@ _QUEUE_KBYTES = 65_536
 # The first metadata answer; a broker that was just started takes some seconds.
 _CONNECT_TIMEOUT_S = 30.0
 _PARTITION_BY_KEY = -1
+_APPENDS_MAX = 3
+"""How often a record is appended that the client calls delivered without knowing where."""
 
 # What may succeed when it is tried again, besides what librdkafka itself calls retriable.
 _OUTAGES = frozenset(
@@ -53,6 +57,17 @@ _OUTAGES = frozenset(
 
 _Appended = asyncio.Future[Position]
 _Acked = tuple[_Appended, Position | BrokerError]
+_Headers = list[tuple[str, str | bytes | None]]
+
+
+class _Record(NamedTuple):
+    """What `Producer.produce` takes, in its order."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int
+    headers: _Headers
 
 
 class Publisher:
@@ -135,20 +150,11 @@ class Publisher:
                 BrokerError(f"publisher {self.name} is not running", retryable=True)
             )
             return appended
-        try:
-            producer.produce(
-                topic,
-                value,
-                key,
-                _PARTITION_BY_KEY if partition is None else partition,
-                headers=[("kind", kind.encode()), *headers],
-                on_delivery=partial(self._on_delivery, appended, topic),
-            )
-        except BufferError:
-            full = f"{topic}: {len(producer)} records of publisher {self.name} wait for the broker"
-            appended.set_exception(BrokerError(full, retryable=True))
-        except KafkaException as error:
-            self._refuse(appended, _broker_error(topic, self.name, error.args[0]))
+        where = _PARTITION_BY_KEY if partition is None else partition
+        record = _Record(topic, value, key, where, [("kind", kind.encode()), *headers])
+        refused = self._produce(producer, record, appended, _APPENDS_MAX - 1)
+        if refused is not None:
+            self._refuse(appended, refused)
         return appended
 
     async def append(
@@ -166,21 +172,62 @@ class Publisher:
             topic, kind=kind, value=value, key=key, headers=headers, partition=partition
         )
 
+    def _produce(
+        self, producer: Producer, record: _Record, appended: _Appended, again: int
+    ) -> BrokerError | None:
+        """Give a record to the client; return why it does not take it, and None when it does."""
+        topic, value, key, partition, headers = record
+        on_delivery = partial(self._on_delivery, record, appended, again)
+        try:
+            producer.produce(topic, value, key, partition, headers=headers, on_delivery=on_delivery)
+        except BufferError:
+            full = f"{topic}: {len(producer)} records of publisher {self.name} wait for the broker"
+            return BrokerError(full, retryable=True)
+        except KafkaException as error:
+            return _broker_error(topic, self.name, error.args[0])
+        return None
+
     def _on_delivery(
-        self, appended: _Appended, topic: str, error: KafkaError | None, message: Message
+        self,
+        record: _Record,
+        appended: _Appended,
+        again: int,
+        error: KafkaError | None,
+        message: Message,
     ) -> None:
         """Keep one delivery report until the poll that brought it returns (publisher's thread)."""
         if error is not None:
-            self._acked.append((appended, _broker_error(topic, self.name, error)))
+            self._acked.append((appended, _broker_error(record.topic, self.name, error)))
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "an acknowledged record has a partition"
         if offset is None:
-            # The broker knew it from a former try, whose answer was lost, and not where any more.
-            said = f"{topic}/{partition}: the record is in the log, but the broker cannot say where"
-            self._acked.append((appended, BrokerError(said, retryable=True)))
+            self._append_again(record, appended, again, partition)
             return
-        self._acked.append((appended, Position(topic, partition, offset)))
+        self._acked.append((appended, Position(record.topic, partition, offset)))
+
+    def _append_again(
+        self, record: _Record, appended: _Appended, again: int, partition: int
+    ) -> None:
+        """Append once more what the client calls delivered without a position: it may be lost.
+
+        After an answer that it could not use, the client takes the ack of what it sent next to the
+        partition for both.  Yet a partition whose leader was only starting has refused the first,
+        and to a producer that it does not know it does not say that anything is missing before the
+        next.  (confluent-kafka-go issue 921)
+        """
+        refused: BrokerError | None
+        if again > 0:
+            place = f"{record.topic}/{partition}"
+            _LOG.info("record_appended_again", extra={"publisher": self.name, "partition": place})
+            producer = self._producer
+            assert producer is not None, "a record was delivered by it"
+            refused = self._produce(producer, record, appended, again - 1)
+        else:
+            said = f"{record.topic}/{partition}: the broker does not say where the record is"
+            refused = BrokerError(said, retryable=True)
+        if refused is not None:
+            self._acked.append((appended, refused))
 
     def _run(self) -> None:
         """Body of the publisher's thread."""

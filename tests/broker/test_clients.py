@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import uuid
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import NewTopic
 
 from streams.errors import ConfigError
 from streams.kafka import (
@@ -17,6 +19,7 @@ from streams.kafka import (
     make_consumer,
     make_producer,
     producer_config,
+    wait_until_served,
 )
 from streams.settings import Settings
 from tests.support.broker import Kafka
@@ -94,6 +97,21 @@ def test_reading_to_the_end_sees_everything(kafka: Kafka) -> None:
     append(kafka.settings, topic, values)
 
     assert read_all(kafka.settings, topic) == values
+
+
+@broker
+def test_a_topic_is_served_once_all_its_leaders_answer(kafka: Kafka) -> None:
+    admin = make_admin(kafka.settings)
+    names = [f"served.{uuid.uuid4().hex[:12]}.{number}" for number in range(8)]
+    admin.create_topics([NewTopic(name, 4, 1) for name in names])
+    places = [(name, partition) for name in names for partition in range(4)]
+    wait_until_served(kafka.settings, places, 60)
+    consumer = make_consumer(kafka.settings, group_id=None)
+    for place in places:
+        assert consumer.get_watermark_offsets(TopicPartition(*place), timeout=30) == (0, 0)
+    consumer.close()
+    with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+        wait_until_served(kafka.settings, [(names[0], 3), (names[0], 4)], 0.5)
 
 
 @broker

@@ -28,11 +28,10 @@ from streams.edge.turns.kafka.worker import TurnWorker
 from streams.edge.turns.kafka_ledger import KafkaLedger
 from streams.edge.turns.turn_codec import encode_turn
 from streams.edge.turns.turn_view import TurnView
-from streams.kafka import make_admin, make_producer
+from streams.kafka import make_admin, make_producer, wait_until_served
 from streams.settings import Settings
 from tests.support.app_cluster import Entry
 from tests.support.eventually import PATIENCE_S
-from tests.support.topics import wait_until_served
 
 CODEC = Codec()
 PARTITIONS = 4
@@ -52,8 +51,8 @@ def provision_turns(settings: Settings) -> None:
     if new:
         for future in admin.create_topics(new).values():
             future.result(timeout=30)
-    for name, count in wanted.items():
-        wait_until_served(settings, name, count)
+    places = [(name, number) for name, count in wanted.items() for number in range(count)]
+    wait_until_served(settings, places, 30)
 
 
 @dataclass

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from streams.kafka import ends_of, make_admin, make_consumer, make_producer
+from streams.kafka import make_admin, make_consumer, make_producer, wait_until_served
 from streams.settings import Settings
 
 
@@ -17,24 +16,8 @@ def new_topic(settings: Settings, *, partitions: int = 1, prefix: str = "test") 
     name = f"{prefix}.{uuid.uuid4().hex[:12]}"
     admin = make_admin(settings)  # must live until it has answered
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(timeout=30)
-    wait_until_served(settings, name, partitions)
+    wait_until_served(settings, [(name, number) for number in range(partitions)], 30)
     return name
-
-
-def wait_until_served(settings: Settings, topic: str, partitions: int) -> None:
-    """Wait for every leader: a busy broker says for a moment that it does not know the topic."""
-    consumer = make_consumer(settings, group_id=None)
-    deadline_s = time.monotonic() + 30
-    try:
-        for partition in range(partitions):
-            while True:
-                try:
-                    ends_of(consumer, TopicPartition(topic, partition), 30)
-                    break
-                except KafkaException:
-                    assert time.monotonic() < deadline_s, f"{topic}/{partition} has no leader"
-    finally:
-        consumer.close()
 
 
 def append(settings: Settings, topic: str, values: list[bytes]) -> None:

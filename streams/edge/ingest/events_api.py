@@ -102,9 +102,10 @@ class EventsApi:
             appends.append((event, append))
         await asyncio.wait([append for _, append in appends])
         fates = [fate_of(event, append.exception() or append.result()) for event, append in appends]
-        failed = sum("error" in fate for fate in fates)
+        failed = [fate["error"] for fate in fates if "error" in fate]
         if failed:
-            _LOG.warning("events_not_appended", extra={"events": failed, "of": len(fates)})
+            extra = {"events": len(failed), "of": len(fates), "reason": failed[0]}
+            _LOG.warning("events_not_appended", extra=extra)
         answer = {"events": fates} if body.is_batch else fates[0]
         if failed:
             return json_response(503, answer, Retry_After=RETRY_AFTER_S)

@@ -55,6 +55,7 @@ class EnvelopeSink:
             appends = [self._append_soon(each) for each in waiting]
             await asyncio.wait(appends)
             failed: list[SourceEvent | SourceRejected] = []
+            reasons: list[str] = []
             for each, append in zip(waiting, appends, strict=True):
                 error = append.exception()
                 if error is None:
@@ -62,9 +63,11 @@ class EnvelopeSink:
                 if not isinstance(error, BrokerError) or not error.retryable:
                     raise error
                 failed.append(each)
+                reasons.append(str(error))
             if not failed:
                 return
-            _LOG.warning("stream_events_delayed", extra={"events": len(failed), "wait_s": retry_s})
+            extra = {"events": len(failed), "reason": reasons[0], "wait_s": retry_s}
+            _LOG.warning("stream_events_delayed", extra=extra)
             await asyncio.sleep(retry_s)
             waiting, retry_s = failed, min(2 * retry_s, _RETRY_MAX_S)
 

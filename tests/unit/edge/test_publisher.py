@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from streams.core.record import Position
 from streams.edge.publisher import Publisher
@@ -86,17 +87,56 @@ async def test_appends_to_a_partition_keep_their_order(
     assert [record.value() for record in read(settings, "a.order", 0, 5_000)] == values
 
 
-async def test_an_ack_that_does_not_say_where_is_an_outage_of_that_append_only(
+def forgetting(publisher: Publisher, acks: int) -> None:
+    """Let the client not know where a record is, for so many acks: as after an answer it lost."""
+    remaining = acks
+    deliver = publisher._on_delivery
+
+    def without_offset(
+        record: Any, appended: Any, again: int, error: KafkaError | None, message: Message
+    ) -> None:
+        nonlocal remaining
+        if remaining > 0:
+            remaining -= 1
+            message = Message(topic=message.topic(), partition=message.partition(), offset=-1)
+        deliver(record, appended, again, error, message)
+
+    publisher._on_delivery = without_offset
+
+
+async def test_what_is_delivered_nobody_knows_where_is_appended_again(
+    publisher: Publisher, settings: Settings
+) -> None:
+    """It may be lost: the client takes the ack of the next record for it (its issue 921 of Go)."""
+    forgetting(publisher, 2)
+    headers = [("cause", b"a/0/1")]
+    at = await publisher.append(
+        "a.again", kind="tick", value=b"v", key=b"k", headers=headers, partition=3
+    )
+    assert at == Position("a.again", 3, 2)
+    for record in read(settings, "a.again", 3, 3):
+        assert (record.key(), record.value()) == (b"k", b"v")
+        assert record.headers() == [("kind", b"tick"), *headers]
+
+
+async def test_a_record_of_which_it_is_never_known_where_it_is_fails_as_an_outage(
     publisher: Publisher,
 ) -> None:
-    """As after a try whose answer was lost: the record is there, and whoever repeats it is safe."""
-    appended: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-    publisher._on_delivery(appended, TOPIC, None, Message(topic=TOPIC, partition=1, offset=-1))
-    with pytest.raises(BrokerError, match=f"{TOPIC}/1: the record is in the log") as caught:
-        await appended
+    forgetting(publisher, 3)
+    with pytest.raises(BrokerError, match=r"a.never/1: the broker does not say where") as caught:
+        await publisher.append("a.never", kind="tick", value=b"1", key=None, partition=1)
     assert caught.value.retryable
     assert (await publisher.append("a.others", kind="tick", value=b"1", key=None)).offset == 0
     assert not publisher.failed.done()
+
+
+async def test_stopping_waits_for_what_is_appended_again(settings: Settings) -> None:
+    publisher = Publisher(settings, name="test", linger_ms=200)
+    await publisher.start()
+    forgetting(publisher, 2)
+    appended = publisher.append_soon("a.stop.again", kind="t", value=b"", key=None, partition=0)
+    await publisher.stop()
+    assert appended.result() == Position("a.stop.again", 0, 2)
 
 
 async def test_stopping_waits_for_the_acks_of_what_was_appended(settings: Settings) -> None:

@@ -189,8 +189,10 @@ class WebhooksApi:
         await asyncio.wait([append])
         outcome = append.exception() or append.result()
         if not isinstance(outcome, Position):
-            _LOG.warning("events_not_appended", extra={"events": 1, "of": 1})
-            return json_response(503, fate_of(event, outcome), Retry_After=RETRY_AFTER_S), 1
+            fate = fate_of(event, outcome)
+            extra = {"events": 1, "of": 1, "reason": fate["error"]}
+            _LOG.warning("events_not_appended", extra=extra)
+            return json_response(503, fate, Retry_After=RETRY_AFTER_S), 1
         if self._observer is not None:
             self._observer.webhook_taken(provider, normalized_s, time.perf_counter() - began_s)
         if target.scheme.quiet:

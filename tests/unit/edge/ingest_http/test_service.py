@@ -58,7 +58,9 @@ async def test_a_request_beyond_the_bound_is_told_to_come_again(
     await service.stop()
 
 
-async def test_without_an_ack_every_event_s_fate_is_told(settings: Settings) -> None:
+async def test_without_an_ack_every_event_s_fate_is_told(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     stopped = Publisher(settings, name="stopped")
     service = IngestService(settings, stopped, CODEC)
     await service.start()
@@ -71,6 +73,9 @@ async def test_without_an_ack_every_event_s_fate_is_told(settings: Settings) -> 
     assert batch.status_code == 503
     assert [set(each) for each in batch.json()["events"]] == [{"event_id", "error"}] * 2
     assert batch.json()["events"][0]["event_id"] == "b"
+    told = [vars(each) for each in caplog.records if each.message == "events_not_appended"]
+    assert [(each["events"], each["of"]) for each in told] == [(1, 1), (2, 2)]
+    assert {each["reason"] for each in told} == {"publisher stopped is not running"}
 
 
 # ---------------------------------------------------------------------- health and life
