@@ -214,8 +214,11 @@ class Publisher:
         After an answer that it could not use, the client takes the ack of what it sent next to the
         partition for both.  Yet a partition whose leader was only starting has refused the first,
         and to a producer that it does not know it does not say that anything is missing before the
-        next.  (confluent-kafka-go issue 921)
+        next.  (confluent-kafka-go issue 921)  What nobody waits for any more stays as it is: its
+        sender may have said something else since.
         """
+        if appended.done():
+            return
         refused: BrokerError | None
         if again > 0:
             place = f"{record.topic}/{partition}"

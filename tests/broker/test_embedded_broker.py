@@ -21,6 +21,7 @@ from streams.errors import BrokerError
 from streams.kafka import make_consumer, make_producer
 from streams.settings import Settings
 from tests.support.broker import Kafka, PrivateBroker, embedded_settings
+from tests.support.eventually import PATIENCE_S
 from tests.support.topics import append, new_topic, read_all
 
 pytestmark = pytest.mark.broker
@@ -102,7 +103,7 @@ def test_no_transaction_stays_open_when_a_broker_is_killed_in_the_middle_of_many
     for writer in writers:
         writer.start()
     for writer in writers:
-        assert writer.is_under_way.wait(30), "each of them commits before the kill"
+        assert writer.is_under_way.wait(PATIENCE_S), "each of them commits before the kill"
 
     private_broker.kill()
     for writer in writers:
@@ -133,7 +134,8 @@ class _Writer(threading.Thread):
             producer.begin_transaction()
             producer.produce(self._topic, b"some", partition=self._number)
             try:
-                producer.commit_transaction(1)
+                # The first one makes the broker create what it keeps of transactions.
+                producer.commit_transaction(1 if self.is_under_way.is_set() else PATIENCE_S)
             except KafkaException:
                 return
             self.is_under_way.set()
@@ -148,7 +150,7 @@ class _Writer(threading.Thread):
 def _ends(settings: Settings, topic: str, isolation: str) -> list[int]:
     with make_consumer(settings, group_id=None, isolation=isolation) as reader:
         return [
-            reader.get_watermark_offsets(TopicPartition(topic, each), timeout=10, cached=False)[1]
+            reader.get_watermark_offsets(TopicPartition(topic, each), timeout=30, cached=False)[1]
             for each in range(_WRITERS)
         ]
 
@@ -164,7 +166,7 @@ def test_every_partition_is_served_as_soon_as_a_start_returns(
 
     with make_consumer(again.settings, group_id=None) as reader:
         ends = [
-            reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=5)
+            reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
             for topic in topics
             for partition in range(50)
         ]

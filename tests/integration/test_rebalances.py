@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.broker]
 ROUNDS = 3
 BURST = 40
 EVERY_S = 0.005
+UNACKED_MAX = 20_000
+"""Less than the client keeps for a broker that stands still for a while."""
 
 
 @asynccontextmanager
@@ -32,6 +34,8 @@ async def load(live: LiveToy) -> AsyncIterator[None]:
         for number in count():
             if over.is_set():
                 return
+            if len(producer) > UNACKED_MAX:
+                await asyncio.to_thread(producer.flush, 60)
             value = encode(command("put", f"p:{number % 100}", text=str(number)))
             for place in range(BURST):
                 partition = place % PARTITIONS

@@ -68,7 +68,7 @@ def manifest(
 async def apply(settings: Settings, path: Path, *, view: RegistryView | None = None) -> ApplyResult:
     def body() -> ApplyResult:
         policy = policy_of(settings)
-        return apply_manifest(settings, load_manifest(path), policy=policy, view=view)
+        return apply_manifest(settings, load_manifest(path), policy=policy, view=view, timeout_s=60)
 
     return await asyncio.to_thread(body)
 

@@ -14,8 +14,6 @@ from tests.support.app_cluster import read
 from tests.support.fleet import Member, wait_until
 from tests.support.invoker_edge import CODEC
 
-_WAIT_S = 60.0
-
 
 class WorkerProcess(Member):
     """`harn worker run`, as an operator runs it."""
@@ -47,7 +45,7 @@ class Scheduler:
         def look() -> list[dict[str, Any]]:
             return [each for each in self.said("worker_heartbeat") if each["incarnation"] != after]
 
-        return wait_until(f"a heartbeat of {self.consumer_id}", look, _WAIT_S)[-1]
+        return wait_until(f"a heartbeat of {self.consumer_id}", look)[-1]
 
     def grant(self, heartbeat: dict[str, Any], *jobs: tuple[int, bytes], fence: int = 1) -> None:
         """Grant jobs, each an id and a body, to the incarnation that a heartbeat names."""

@@ -26,6 +26,7 @@ from streams.observe.stage_metrics import StageCollectors, StageMetrics
 from streams.provision import provision_topics
 from streams.settings import Settings
 from tests.support import toy
+from tests.support.eventually import PATIENCE_S
 from tests.support.fleet import wait_until
 from topology import TOPOLOGY, Topology
 from topology.model import Cleanup, RetentionRule, Topic, TopicRole
@@ -34,7 +35,6 @@ from topology.topics import LIFECYCLE
 JOURNAL = "audit.journal"
 PARTITIONS = 4
 _READ_S = 1.0
-_READY_S = 30.0
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Member:
     registry: CollectorRegistry
 
     async def crashed(self) -> BaseException:
-        return await asyncio.wait_for(self.group.crashed(), 60)
+        return await asyncio.wait_for(self.group.crashed(), PATIENCE_S)
 
     def halted(self, partition: int = 0) -> bool:
         """Whether a partition waits for an operator."""
@@ -153,7 +153,7 @@ class LiveToy:
         group = StageGroup([app])
         await group.start()
         try:
-            await asyncio.wait_for(group.ready(), _READY_S)
+            await asyncio.wait_for(group.ready(), PATIENCE_S)
             yield Member(app, group, registry)
         finally:
             await group.stop()
@@ -214,7 +214,7 @@ class LiveToy:
             return {place.partition: place.offset for place in found} == wanted
 
         try:
-            await asyncio.to_thread(wait_until, f"offsets {wanted} are committed", done, 60)
+            await asyncio.to_thread(wait_until, f"offsets {wanted} are committed", done)
         finally:
             consumer.close()
 

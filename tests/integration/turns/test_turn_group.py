@@ -20,7 +20,7 @@ from streams.settings import Settings
 from tests.support.kafka_turns import PARTITIONS, Api, ServedWorker, until, worker
 from tests.support.turn_runs import sessions_everywhere, waiting, words_about
 
-pytestmark = [pytest.mark.broker, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.broker]
 
 ONCE = (("turn_claimed", ""), ("turn_finished", "completed"))
 

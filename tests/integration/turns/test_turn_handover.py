@@ -192,7 +192,8 @@ async def test_what_does_not_end_in_time_is_given_back_and_begun_by_the_next_own
 async def test_who_was_fenced_writes_nothing_more_and_goes_on_when_it_is_its_own(
     settings: Settings, run: str
 ) -> None:
-    quick = replace(settings, session_timeout_ms=1_000, heartbeat_interval_ms=300)
+    # A worker that is silent for that long loses its turns once more.
+    quick = replace(settings, session_timeout_ms=3_000, heartbeat_interval_ms=500)
     api, release = Api(quick), asyncio.Event()
     session = f"{run}-s"
     api.enqueue(f"{session}-first", session)

@@ -130,6 +130,20 @@ async def test_a_record_of_which_it_is_never_known_where_it_is_fails_as_an_outag
     assert not publisher.failed.done()
 
 
+async def test_what_nobody_waits_for_any_more_is_not_appended_again(settings: Settings) -> None:
+    publisher = Publisher(settings, name="test", linger_ms=200)
+    await publisher.start()
+    forgetting(publisher, 1)
+    given_up = publisher.append_soon("a.given.up", kind="t", value=b"1", key=None, partition=0)
+    given_up.cancel()
+    await publisher.stop()
+    later = Publisher(settings, name="later")
+    await later.start()
+    at = await later.append("a.given.up", kind="t", value=b"2", key=None, partition=0)
+    await later.stop()
+    assert at.offset == 1
+
+
 async def test_stopping_waits_for_what_is_appended_again(settings: Settings) -> None:
     publisher = Publisher(settings, name="test", linger_ms=200)
     await publisher.start()
