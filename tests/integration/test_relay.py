@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from streams.app import Application, Plan
 from streams.core.ready_jobs import JOB_BYTES_MAX
 from streams.edge.publisher import Publisher
+from streams.edge.relay import relay
 from streams.edge.topic_reader import topic_names
 from streams.kafka import make_admin, make_consumer, make_producer, places_of
 from streams.provision import provision_queue
@@ -112,8 +113,25 @@ async def test_a_queue_is_relayed_from_its_first_job_on_and_what_is_no_job_is_to
         await application.stop()
 
 
-async def test_a_backlog_is_relayed_to_its_very_end(
-    private_broker: PrivateBroker, tmp_path: Path
+def forget_where_a_word_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the client not know where one word is: as if it took the next one's ack for both."""
+    deliver = relay._Session._on_delivery
+    forgotten: list[Message] = []
+
+    def without_offset(session: relay._Session, error: KafkaError | None, message: Message) -> None:
+        if not forgotten:
+            forgotten.append(message)
+            message = Message(topic=message.topic(), partition=message.partition(), offset=-1)
+        deliver(session, error, message)
+
+    monkeypatch.setattr(relay._Session, "_on_delivery", without_offset)
+
+
+async def test_a_backlog_is_relayed_to_its_very_end_though_a_word_may_be_lost(
+    private_broker: PrivateBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     kafka = await asyncio.to_thread(private_broker.start)
     settings = settings_for_app(kafka, tmp_path)
@@ -122,11 +140,14 @@ async def test_a_backlog_is_relayed_to_its_very_end(
     # All of it is fetched ahead, so that the last records and the end come in one round.
     wanted = [f"e{number}" for number in range(5_500)]
     await asyncio.to_thread(enqueue, settings, "old", [job(number) for number in range(5_500)])
+    forget_where_a_word_is(monkeypatch)
     application = Application(Plan(settings=settings, roles=[Role.RELAY]))
     await application.start()
     try:
         await eventually(lambda: committed(settings, "worker.old") == 5_500, "the end")
         assert events(settings, "old") == wanted
+        waits = [vars(each)["reason"] for each in caplog.records if each.message == "relay_waits"]
+        assert any("does not know where a word is" in each for each in waits)
     finally:
         await application.stop()
 

@@ -261,7 +261,11 @@ class _Session:
             else:
                 return
 
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is None and message.offset() is None:
+            # It may be lost (see `Publisher`), and the queue's next word would come after a gap.
+            said = "the client does not know where a word is"
+            error = KafkaError(KafkaError._STATE, said)  # noqa: SLF001 - its name
         self._refusal = self._refusal or error
 
     def _settle(self) -> None:
