@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,24 +18,20 @@ from typing import Any
 import pytest
 
 from streams.codec import Codec
+from streams.edge.broker.ports import pick_ports
 from streams.edge.registry_view import read_registry
 from streams.edge.topic_reader import TopicReader
 from streams.roles import Role
 from streams.settings import Settings
 from tests.support.broker import PrivateBroker
+from tests.support.eventually import PATIENCE_S
 from tests.support.fleet import wait_until
 from tests.support.rendered_chart import Rendered, ci_values, container, environment
 
 pytestmark = pytest.mark.broker
 
 ROOT = Path(__file__).parents[2]
-WAIT_S = 100.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+WAIT_S = PATIENCE_S
 
 
 class Pods:
@@ -44,7 +39,9 @@ class Pods:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.ports = {(role, name): free_port() for role in Role for name in ("http", "metrics")}
+        wanted = [(role, name) for role in Role for name in ("http", "metrics")]
+        # Below those that systems give to connections: a pod binds its ports much later.
+        self.ports = dict(zip(wanted, pick_ports(folder, len(wanted)), strict=True))
 
     def command(self, pod: dict[str, Any]) -> list[str]:
         args = [
@@ -106,7 +103,7 @@ def post(url: str, event: dict[str, Any]) -> dict[str, Any]:
     request = urllib.request.Request(
         url, json.dumps(event).encode(), {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
