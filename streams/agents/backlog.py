@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -15,9 +16,13 @@ from streams.kafka import make_admin, make_asker, places_of
 from streams.settings import Settings
 from topology.edges import INVOKER
 
-__all__ = ["Backlog", "KafkaBacklog"]
+__all__ = ["Backlog", "KafkaBacklog", "answered"]
+
+_Answer = TypeVar("_Answer")
 
 _TIMEOUT_S = 5.0
+# The client gives an answer after its timeout, unless it has lost the request (its issue 5397).
+_LOST_S = 2 * _TIMEOUT_S
 # Members come and go with rebalances, which take longer than this.
 _MEMBERS_EVERY_S = 2.0
 
@@ -70,6 +75,9 @@ class KafkaBacklog:
                 first = self._offsets(self._admin, OffsetSpec.earliest())
                 committed |= {each: first[each] for each in new}
             invokers = self._count(self._admin)
+        except TimeoutError as error:
+            message = f"the backlog of {self._group}: the client gives no answer"
+            raise BrokerError(message, retryable=True) from error
         except KafkaException as error:
             reason = error.args[0].str()
             raise BrokerError(f"the backlog of {self._group}: {reason}", retryable=True) from error
@@ -93,12 +101,20 @@ class KafkaBacklog:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=_TIMEOUT_S,
         )
-        return {place.partition: answer.result().offset for place, answer in asked.items()}
+        return {place.partition: answered(answer).offset for place, answer in asked.items()}
 
     def _count(self, admin: AdminClient) -> int:
         now_s = time.monotonic()
         if self._counted_s is None or now_s - self._counted_s >= _MEMBERS_EVERY_S:
             asked = admin.describe_consumer_groups([self._group], request_timeout=_TIMEOUT_S)
-            self._invokers = len(asked[self._group].result().members or [])
+            self._invokers = len(answered(asked[self._group]).members or [])
             self._counted_s = now_s
         return self._invokers
+
+
+def answered(asked: Future[_Answer], lost_s: float = _LOST_S) -> _Answer:
+    """Wait for what an admin client answers.
+
+    Raises: KafkaException; TimeoutError when it does not say anything for `lost_s`.
+    """
+    return asked.result(lost_s)
