@@ -14,6 +14,8 @@
 Invariants checked: leases of a job never overlap; fences grow; a job ends once; no more claims of
 one fairness key are in force than the cap allows, and no more jobs admitted than the gates allow.
 
+Of a job that is over a byte is kept, so that memory is that of the jobs that are not.
+
 Source: DESIGN "Proof"; SEMANTICS 5.2; law 7.
 """
 
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from streams.audit.gate_history import GateHistory
+from streams.audit.job_marks import JobMarks
 from streams.core.record import Position
 
 __all__ = ["ClaimHistory", "Violation"]
@@ -40,7 +43,7 @@ class Violation(NamedTuple):
 
 @dataclass(slots=True)
 class _Job:
-    """What is known of a job: its last claim, whether that is in force, and how it ended."""
+    """What is known of a job that is not over: its last claim, and whether that is in force."""
 
     job_id: str
     fence: int = 0
@@ -48,7 +51,6 @@ class _Job:
     key: str = ""
     held: bool = False
     expires_at_ms: int = 0
-    over: str = ""
 
 
 class ClaimHistory:
@@ -64,13 +66,13 @@ class ClaimHistory:
         self._cap = cap
         self._whole = whole
         self._jobs: dict[str, _Job] = {}
+        self._over = JobMarks()
         self._in_flight: Counter[str] = Counter()
         self._gates = GateHistory()
 
     def ended(self, job_id: str) -> bool:
         """Whether a job is over."""
-        job = self._jobs.get(job_id)
-        return job is not None and bool(job.over)
+        return self._over.of(job_id) > 0
 
     def add(self, position: Position, kind: str, value: Mapping[str, Any]) -> Iterator[Violation]:
         """Take the next record; yield what is wrong with it."""
@@ -78,6 +80,11 @@ class ClaimHistory:
         if check is None:
             return
         job_id = value["job_event_id"]
+        over = self._over.of(job_id)
+        if over:
+            what = f"{kind} of job {job_id}: the job was {_ENDS[over]} before"
+            yield Violation(self.queue, position, what)
+            return
         job = self._jobs.get(job_id)
         if job is None:
             job = self._jobs[job_id] = _Job(job_id)
@@ -87,6 +94,12 @@ class ClaimHistory:
         for what in check(self, job, value):
             yield Violation(self.queue, position, f"{kind} of job {job_id}: {what}")
 
+    def _end(self, job: _Job, how: str) -> None:
+        self._free(job)
+        self._gates.ended(job.job_id)
+        self._over.mark(job.job_id, _ENDS.index(how))
+        del self._jobs[job.job_id]
+
     def _free(self, job: _Job) -> None:
         if job.held and job.key:
             self._in_flight[job.key] -= 1
@@ -95,8 +108,6 @@ class ClaimHistory:
 
     def _on_claimed(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
         self.claims += 1
-        if job.over:
-            yield f"the job was {job.over} before"
         if job.held:
             yield f"claim {job.claim_id} is in force until {job.expires_at_ms}"
         if value["fence"] <= job.fence:
@@ -138,33 +149,29 @@ class ClaimHistory:
     def _on_acked(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
         if value["skipped_by"] is None:
             yield from self._of_last_claim(job, value)
-        elif job.over:
-            yield f"the job was {job.over} before"
-        self._free(job)
-        job.over = "acked"
+        self._end(job, "acked")
 
     def _on_purged(self, job: _Job, _value: Mapping[str, Any]) -> Iterator[str]:
         yield from self._of_free_job(job)
-        job.over = "purged"
+        self._end(job, "purged")
 
     def _on_dead(self, job: _Job, _value: Mapping[str, Any]) -> Iterator[str]:
         yield from self._of_free_job(job)
-        job.over = "dead"
+        self._end(job, "dead")
 
     def _of_free_job(self, job: _Job) -> Iterator[str]:
-        if job.over:
-            yield f"the job was {job.over} before"
         if job.held:
             yield f"claim {job.claim_id} is in force"
 
     def _of_last_claim(self, job: _Job, value: Mapping[str, Any]) -> Iterator[str]:
-        if job.over:
-            yield f"the job was {job.over} before"
         if value["claim_id"] != job.claim_id:
             yield f"claim {value['claim_id']} is not the job's last one, {job.claim_id or 'none'}"
 
 
 _Check = Callable[[ClaimHistory, _Job, Mapping[str, Any]], Iterator[str]]
+
+_ENDS = ("", "acked", "purged", "dead")
+"""How jobs end; a job's mark says which."""
 
 _NEED_HOLDER = frozenset({"job_admitted", "claim_renewed", "job_released", "claim_expired"})
 

@@ -9,10 +9,11 @@ Source: decision 18; DESIGN "Proof".
 
 from __future__ import annotations
 
-from bisect import insort
+from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 __all__ = ["GateHistory"]
 
@@ -20,11 +21,22 @@ _Key = tuple[str, str, str]
 """Trigger, gate, key value."""
 
 
-class _Pass(NamedTuple):
-    at_ms: int
-    job_id: str
-    most: int
-    period_ms: int
+class _Passes:
+    """Passes of one gate key, by time: 16 bytes each, since one of long ago may be told late."""
+
+    __slots__ = ("limits", "times")
+
+    def __init__(self) -> None:
+        self.times = array("q")
+        self.limits = array("q")
+        """For each pass the number of the limit that let it pass."""
+
+    def add(self, at_ms: int, limit: int) -> int:
+        """Enter a pass behind those of the same time; return its place."""
+        place = bisect_right(self.times, at_ms)
+        self.times.insert(place, at_ms)
+        self.limits.insert(place, limit)
+        return place
 
 
 class GateHistory:
@@ -33,8 +45,9 @@ class GateHistory:
     def __init__(self) -> None:
         self._slots: defaultdict[_Key, dict[str, int]] = defaultdict(dict)
         self._held: dict[str, list[_Key]] = {}
-        self._passes: defaultdict[_Key, list[_Pass]] = defaultdict(list)
-        self._passed: set[tuple[str, str]] = set()
+        self._passes: defaultdict[_Key, _Passes] = defaultdict(_Passes)
+        self._limits: dict[tuple[int, int], int] = {}
+        self._passed: defaultdict[str, set[str]] = defaultdict(set)
 
     def admitted(
         self, job_id: str, trigger_id: str, passed: Sequence[Mapping[str, Any]]
@@ -45,11 +58,14 @@ class GateHistory:
             key = trigger_id, each["gate"], each["key"]
             if each["period_ms"] is None:
                 yield from self._hold(job_id, key, each["max"])
-            elif (job_id, each["gate"]) not in self._passed:
+            elif each["gate"] not in self._passed[job_id]:
                 # A job that is delivered again has passed once.
-                self._passed.add((job_id, each["gate"]))
-                found = _Pass(each["at_ms"], job_id, each["max"], each["period_ms"])
-                yield from self._pass(key, found)
+                self._passed[job_id].add(each["gate"])
+                yield from self._pass(key, each["at_ms"], each["max"], each["period_ms"])
+
+    def ended(self, job_id: str) -> None:
+        """A job is over, and holds no slot."""
+        self._passed.pop(job_id, None)
 
     def free(self, job_id: str) -> None:
         """A claim has ended: its job holds no slot."""
@@ -62,24 +78,24 @@ class GateHistory:
         holders = self._slots[key]
         holders[job_id] = most
         self._held.setdefault(job_id, []).append(key)
-        allowed = max(holders.values())
-        if len(holders) > allowed:
+        if len(holders) > most and len(holders) > (allowed := max(holders.values())):
             yield f"{_text(key)} has {len(holders)} at once, expected at most {allowed}"
 
-    def _pass(self, key: _Key, found: _Pass) -> Iterator[str]:
+    def _pass(self, key: _Key, at_ms: int, most: int, period_ms: int) -> Iterator[str]:
         """Judge the windows that end with this pass, or with a later one that it counts in."""
-        passes = self._passes[key]
-        insort(passes, found)
-        first = passes.index(found)
-        for at in range(first, len(passes)):
-            each = passes[at]
-            if each.at_ms - found.at_ms >= each.period_ms:
+        passes, limits = self._passes[key], self._limits
+        limit = limits.setdefault((most, period_ms), len(limits))
+        by_number = [*limits]
+        for at in range(passes.add(at_ms, limit), len(passes.times)):
+            each_ms = passes.times[at]
+            each_most, each_period_ms = by_number[passes.limits[at]]
+            if each_ms - at_ms >= each_period_ms:
                 break
-            before = at - each.most
-            if before >= 0 and each.at_ms - passes[before].at_ms < each.period_ms:
+            before = at - each_most
+            if before >= 0 and each_ms - passes.times[before] < each_period_ms:
                 yield (
-                    f"{_text(key)} let {each.most + 1} pass from {passes[before].at_ms} to "
-                    f"{each.at_ms}, expected at most {each.most} in {each.period_ms} ms"
+                    f"{_text(key)} let {each_most + 1} pass from {passes.times[before]} to "
+                    f"{each_ms}, expected at most {each_most} in {each_period_ms} ms"
                 )
                 break
 

@@ -1,9 +1,10 @@
 """Invariants of worker queues, judged on the log alone: nothing of what decided is asked.
 
-    rows of the scheduler → its mailbox → jobs on the queue's topic → claims, to their end
+    rows of the scheduler → its mailbox → claims, to their end → jobs on the queue's topic
 
 The rows say how far a topic was folded; every job before that is over, or is a row.  Claims are
-read last, so that what ends meanwhile is found ended.  What the mailbox says of jobs and policies
+read after the rows, so that what ends meanwhile is found ended.  Of a job that is over, and of one
+that is there, a byte is kept.  What the mailbox says of jobs and policies
 is noted in files, and judged with the claims that came of it (`streams.audit.fairness_history`).
 
 Source: DESIGN "Proof", section 9.
@@ -19,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streams.audit.claim_history import ClaimHistory, Violation
+from streams.audit.job_marks import JobMarks
 from streams.audit.log import LogReader, LogRecord
 from streams.audit.queue_turns import QueueTurns
-from streams.audit.table_rows import table_rows
 from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
 from streams.core.record import Position
@@ -50,7 +51,7 @@ class _Kept(NamedTuple):
 
     shards: int
     folded: dict[tuple[int | None, int], int]
-    waiting: set[str]
+    waiting: JobMarks
 
 
 def judge_queues(
@@ -81,31 +82,39 @@ def _judge(
     cap: int,
 ) -> QueueVerdict:
     verdict = QueueVerdict(queue)
-    jobs = dict(_jobs(reader, codec, topic, queue, kept))
     history = _history(reader, codec, topic, verdict, turns, cap)
-    verdict.jobs = len(jobs)
     verdict.claims = history.claims
-    for job_id, position in jobs.items():
-        if job_id not in kept.waiting and not history.ended(job_id):
+    for job_id, position in _jobs(reader, codec, topic, queue, kept):
+        verdict.jobs += 1
+        if not kept.waiting.of(job_id) and not history.ended(job_id):
             what = f"job {job_id} was folded, and is neither over nor there"
             verdict.violations.append(Violation(queue, position, what))
     return verdict
 
 
 def _rows(reader: LogReader, codec: Codec, stage: Stage) -> dict[str, _Kept]:
+    """Return what the rows say; of jobs that are there their ids alone are read."""
+    waiting: defaultdict[str, JobMarks] = defaultdict(JobMarks)
+    rows: list[Mapping[str, Any]] = []
+    places = [(stage.changelog, number) for number in range(reader.partitions(stage.changelog))]
+    for place, span in reader.spans(places).items():
+        queues: dict[bytes, bytes] = {}
+        for records in reader.read(place, *span):
+            for record in records:
+                key, value = record.key or b"", record.value
+                if key.startswith(b"j:"):
+                    mailbox_key, _, job_id = key[2:].decode().rpartition(":")
+                    waiting[mailbox_key.partition("#")[0]].mark(job_id, int(value is not None))
+                elif key.startswith(b"q:") and value is not None:
+                    queues[key] = value
+        rows += [codec.decode(value)[1] for value in queues.values()]
     found: dict[str, _Kept] = {}
-    waiting: defaultdict[str, set[str]] = defaultdict(set)
-    for _, key, value in table_rows(reader, codec, stage, "q:", "j:"):
-        prefix, _, rest = key.partition(":")
-        if prefix == "j":
-            mailbox_key, _, job_id = rest.rpartition(":")
-            waiting[mailbox_key.partition("#")[0]].add(job_id)
-            continue
-        row: Mapping[str, Any] = value
-        known = found.setdefault(row["queue"], _Kept(row["shards"], {}, set()))
-        for place in row["relayed"]:
-            known.folded[row["shard"], place["source_partition"]] = place["next_offset"]
-    return {queue: kept._replace(waiting=waiting[queue]) for queue, kept in found.items()}
+    for row in rows:
+        queue = row["queue"]
+        known = found.setdefault(queue, _Kept(row["shards"], {}, waiting[queue]))
+        for each in row["relayed"]:
+            known.folded[row["shard"], each["source_partition"]] = each["next_offset"]
+    return found
 
 
 def _jobs(

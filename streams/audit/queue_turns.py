@@ -36,17 +36,18 @@ class QueueTurns:
 
     def __init__(self, reader: LogReader, codec: Codec, stage: Stage, folder: Path) -> None:
         # Before the ends of the mailbox are fixed, so that a later policy is found there.
+        rows = list(table_rows(reader, codec, stage, REVISION_ROW, _GATES))
         self._in_force = {
             row.partition: InForce(
                 row.value["revision"], scheduler_policy.in_force(row.value["policy"])
             )
-            for row in table_rows(reader, codec, stage, REVISION_ROW)
+            for row in rows
             if row.key == REVISION_ROW
         }
         self._gated = {
             row.key.removeprefix(_GATES)
-            for row in table_rows(reader, codec, stage, _GATES)
-            if row.value["gates"]
+            for row in rows
+            if row.key.startswith(_GATES) and row.value["gates"]
         }
         places = [(stage.source, each) for each in range(reader.partitions(stage.source))]
         spans = reader.spans(places) if places else {}

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from streams.audit.kafka_log import KafkaLog
 from streams.cli.hosting import with_queues_served
+from streams.cli.options import notice
 from streams.cli.queue_text import lines_of_listing, summary_line
 from streams.core import scheduler_policy, worker_queue
 from streams.core.queue_report import (
@@ -33,9 +34,23 @@ from streams.edge.worker.plan import default_consumer_id
 from streams.observe.scheduler_metrics import QueueSummaries
 from streams.settings import Settings
 
-__all__ = ["print_json", "print_metrics", "purge", "show", "summary_of"]
+__all__ = [
+    "NOBODY_MADE",
+    "is_there",
+    "print_json",
+    "print_metrics",
+    "purge",
+    "show",
+    "summary_of",
+]
 
 _PURGED_BY = "harn orchestrator queue purge"
+
+NOBODY_MADE = (
+    "there is no queue {0} yet: its first job or `harn queue create {0}` makes it, "
+    "`harn queue list` names those that are there"
+)
+"""Said of a name that may be one still to come: it is no error, and nothing was there to do."""
 
 
 # ---------------------------------------------------------------------- ls
@@ -91,7 +106,9 @@ def purge(settings: Settings, name: str, *, as_json: bool) -> None:
 
 def _purged(settings: Settings, *, queue: str) -> dict[str, Any]:
     purged = 0
-    if queue in queue_topics(topic_names(settings)):
+    if not is_there(settings, queue):
+        notice(NOBODY_MADE.format(queue))
+    else:
         codec = codec_of(settings)
         # What was enqueued before the command counts: the relay passes it first.
         standings(settings, codec, [queue])
@@ -104,6 +121,11 @@ def _purged(settings: Settings, *, queue: str) -> dict[str, Any]:
             purged += sum(each["purged"] for each in answers.values())
             keys = [each["queue"] for each in answers.values() if each["purged"] >= PURGE_MAX]
     return {"queue": queue, "purged": purged, "summary": summary_of(settings, queue)}
+
+
+def is_there(settings: Settings, queue: str) -> bool:
+    """Whether somebody has made a queue of this canonical name."""
+    return queue in queue_topics(topic_names(settings))
 
 
 def _purge_asks(keys: Sequence[str]) -> list[Ask]:

@@ -13,15 +13,13 @@ from typing import Any
 import typer
 
 from streams.cli.hosting import with_queues_served
-from streams.cli.options import manifest_of
-from streams.cli.queue_commands import print_json, summary_of
+from streams.cli.options import manifest_of, notice
+from streams.cli.queue_commands import NOBODY_MADE, is_there, print_json, summary_of
 from streams.cli.worker import claim_ttl_ms_of, consumer_id_of
 from streams.core import worker_queue
 from streams.core.wire import JobResponse
 from streams.edge.codecs import codec_of
-from streams.edge.queue_catalog import queue_topics
 from streams.edge.queue_standing import standings
-from streams.edge.topic_reader import topic_names
 from streams.edge.worker import WorkerPlan
 from streams.edge.worker.consumer import Consumer
 from streams.settings import Settings
@@ -48,7 +46,9 @@ def drain(
     def work(running: Settings) -> dict[str, Any]:
         codec = codec_of(running)
         drained = Drained(queue, consumer_name, claim_ttl_ms)
-        if queue in queue_topics(topic_names(running)):
+        if not is_there(running, queue):
+            notice(NOBODY_MADE.format(queue))
+        else:
             # What was enqueued before the command is there when the worker asks for it.
             standings(running, codec, [queue])
             plan = WorkerPlan(

@@ -76,8 +76,12 @@ def test_a_command_hosts_what_nobody_runs(tmp_path: Path) -> None:
         empty = harn(*queue, "ls", "--json")
         assert answer(empty)["worker_queues"] == []
         assert "nobody runs scheduler here" in empty.stderr
-        purged = answer(harn(*queue, "purge", "nobody", "--confirm", "--json"))
-        assert (purged["purged"], purged["summary"]["ready"]) == (0, 0)
+        done = harn(*queue, "purge", "nobody", "--confirm", "--json")
+        assert (answer(done)["purged"], answer(done)["summary"]["ready"]) == (0, 0)
+        assert "there is no queue nobody yet" in done.stderr
+        done = harn(*queue, "drain", "nobody", "--json")
+        assert (answer(done)["drained"], answer(done)["summary"]["ready"]) == (0, 0)
+        assert "there is no queue nobody yet" in done.stderr
         done = harn("queue", "create", "triage", "--state-dir", str(state_dir))
         assert done.returncode == 0, done.stderr
         producer = make_producer(settings)
