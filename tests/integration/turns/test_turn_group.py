@@ -69,6 +69,25 @@ def test_a_time_that_the_cluster_refuses_is_told_and_classic_is_spoken(
     assert times_of_group(settings, run) == ("45000", "5000"), "nothing was set"
 
 
+def test_a_worker_that_must_speak_consumer_is_told_which_setting_is_above_the_cluster_s_bound(
+    settings: Settings, run: str
+) -> None:
+    above = replace(settings, session_timeout_ms=60_001, heartbeat_interval_ms=10_000)
+    with pytest.raises(BrokerError) as caught:
+        chosen(replace(above, agent_group_protocol=CONSUMER), run)
+    assert not caught.value.retryable
+    assert f"but group {run} cannot speak it: consumer.session.timeout.ms=60001" in str(
+        caught.value
+    )
+    assert "group.consumer.max.session.timeout.ms" in str(caught.value), "the broker's own words"
+    remedy = caught.value.remedy or ""
+    assert remedy.startswith(
+        "set HARN_HEARTBEAT_INTERVAL_MS and HARN_SESSION_TIMEOUT_MS to what the cluster lets"
+    )
+    assert remedy.endswith("or set AGENT_GROUP_PROTOCOL to auto")
+    assert times_of_group(settings, run) == ("45000", "5000"), "nothing was set"
+
+
 def test_where_a_dead_worker_would_be_missed_late_classic_is_spoken(
     settings: Settings, run: str
 ) -> None:
@@ -124,8 +143,9 @@ async def test_a_classic_group_that_cannot_be_joined_otherwise_is_joined_so(
         await until(lambda: all_theirs([a, b]), a)
         said = "it has 2 members of the classic protocol"
         assert chosen(settings, GROUP) == Choice(CLASSIC, said)
-        with pytest.raises(BrokerError, match=said):
+        with pytest.raises(BrokerError, match=said) as caught:
             chosen(replace(settings, agent_group_protocol=CONSUMER), GROUP)
+        assert "stop all of them first" in (caught.value.remedy or "")
         async with worker(settings, name="newer") as c:
             await until(lambda: all_theirs([a, b, c]), c)
         assert spoken(settings) == CLASSIC

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 from streams.edge.group_members import memberships
 from streams.errors import BrokerError
-from streams.kafka import PASSING, make_admin
+from streams.kafka import PASSING, make_admin, right_missing
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -43,6 +43,7 @@ _TIMEOUT_S = 10.0
 _KNOWN_S = 5.0
 _LOOK_S = 0.05
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+_SET_BY = {_SESSION: "HARN_SESSION_TIMEOUT_MS", _HEARTBEAT: "HARN_HEARTBEAT_INTERVAL_MS"}
 # Newer brokers hold an assignment back for so long, to have fewer of them.
 _ASSIGNMENT = "consumer.assignment.interval.ms"
 
@@ -55,8 +56,21 @@ class Choice(NamedTuple):
     may_change: bool = False
 
 
+_AUTO = "set AGENT_GROUP_PROTOCOL to auto"
+_JOINED = f"{_AUTO}; or, when older or classic members run, stop all of them first"
+_OLDER = f"{_AUTO}, or have a cluster of Kafka 4.0 or newer that speaks it"
+_TIMES = (
+    f"set {{}} to what the cluster lets a group have, or have its bounds moved "
+    f"(group.consumer.min.*, group.consumer.max.*), or {_AUTO}"
+)
+
+
 class _Unfit(Exception):  # noqa: N818 - an answer, not an error
-    """The consumer protocol does not do here; why."""
+    """The consumer protocol does not do here: why, and what to do where it must."""
+
+    def __init__(self, reason: str, remedy: str = _JOINED) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 def chosen(settings: Settings, group: str) -> Choice:
@@ -77,7 +91,7 @@ def chosen(settings: Settings, group: str) -> Choice:
         _set_times(admin, group, settings)
     except _Unfit as error:
         if wanted == CONSUMER:
-            raise refused(group, str(error)) from error
+            raise refused(group, str(error), error.remedy) from error
         return Choice(CLASSIC, str(error))
     except KafkaException as error:
         message = f"how group {group} is set up could not be asked for: {error.args[0].str()}"
@@ -85,12 +99,12 @@ def chosen(settings: Settings, group: str) -> Choice:
     return Choice(CONSUMER, "the group's times are set", may_change=wanted != CONSUMER)
 
 
-def refused(group: str, reason: str) -> BrokerError:
+def refused(group: str, reason: str, remedy: str = _JOINED) -> BrokerError:
     """Return the error of a worker that was told to speak what the cluster refuses."""
     return BrokerError(
         f"AGENT_GROUP_PROTOCOL is consumer, but group {group} cannot speak it: {reason}",
         retryable=False,
-        remedy="set it to auto; or, when older or classic members run, stop all of them first",
+        remedy=remedy,
     )
 
 
@@ -105,7 +119,7 @@ def _set_times(admin: AdminClient, group: str, settings: Settings) -> None:
     """See to it that the group's times are those of the settings."""
     before = _asked(admin, group)
     if _SESSION not in before or _HEARTBEAT not in before:
-        raise _Unfit("this cluster has no settings of groups")
+        raise _Unfit("this cluster has no settings of groups", _OLDER)
     wanted = {
         _SESSION: str(settings.session_timeout_ms),
         _HEARTBEAT: str(settings.heartbeat_interval_ms),
@@ -120,7 +134,8 @@ def _set_times(admin: AdminClient, group: str, settings: Settings) -> None:
     while found := {n: v for n, v in _asked(admin, group).items() if wanted.get(n, v) != v}:
         if time.monotonic() > deadline_s:
             name, value = next(iter(found.items()))
-            raise _Unfit(f"{name} was set to {wanted[name]}, and is {value}")
+            why = f"{name} was set to {wanted[name]}, and is {value}"
+            raise _Unfit(why, _TIMES.format(_SET_BY.get(name, "its times")))
         time.sleep(_LOOK_S)
     _LOG.info("turns_group_times_set", extra={"group": group, "changed": changes})
 
@@ -132,7 +147,7 @@ def _asked(admin: AdminClient, group: str) -> Mapping[str, str]:
         asked = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
         found = asked[resource].result()
     except KafkaException as error:
-        raise _judged(error, "its settings cannot be read") from error
+        raise _judged(error, "its settings cannot be read", _OLDER) from error
     return {name: str(entry.value) for name, entry in found.items()}
 
 
@@ -150,12 +165,14 @@ def _alter(admin: AdminClient, group: str, changes: Mapping[str, str]) -> None:
         asked[resource].result()
     except KafkaException as error:
         said = ", ".join(f"{name}={value}" for name, value in changes.items())
-        raise _judged(error, f"{said} cannot be set") from error
+        variables = " and ".join(sorted({_SET_BY[n] for n in changes if n in _SET_BY}))
+        remedy = _TIMES.format(variables) if variables else _OLDER
+        raise _judged(error, f"{said} cannot be set", remedy) from error
 
 
-def _judged(error: KafkaException, what: str) -> Exception:
+def _judged(error: KafkaException, what: str, remedy: str) -> Exception:
     """Tell an outage from an answer."""
     reason: KafkaError = error.args[0]
     if reason.code() in PASSING or reason.retriable():
         return error
-    return _Unfit(f"{what}: {reason.str()}")
+    return _Unfit(f"{what}: {reason.str()}", right_missing(reason) or remedy)
