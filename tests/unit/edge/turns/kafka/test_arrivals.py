@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import pytest
@@ -28,7 +28,7 @@ class Cluster:
     def bookmarks(self, partitions: Collection[int]) -> dict[int, Bookmark | None]:
         return dict.fromkeys(partitions)
 
-    def take(self, partitions: Collection[int]) -> dict[int, object]:
+    def take(self, partitions: Collection[int]) -> Mapping[int, object]:
         self.tried += 1
         if self.left:
             raise self.left.pop()
