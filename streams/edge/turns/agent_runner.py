@@ -177,5 +177,11 @@ def _bounded(value: Any) -> Any:  # noqa: ANN401 - the user's
     """Return what an agent answered as a text that a record holds.  Raises TypeError: no JSON."""
     if value is None or isinstance(value, bool):
         return value
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    try:
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        returned = type(value).__name__
+        raise TypeError(
+            f"the agent returned {returned}, expected a text, a JSON value or nothing: {error}"
+        ) from error
     return text[:RESULT_CHARS_MAX].encode(errors="replace").decode()

@@ -72,12 +72,25 @@ async def test_what_an_agent_answers_is_a_text(answer: object, told: str | None)
     assert await run(lambda _turn: answer) == Ending("completed", result=told)
 
 
-async def test_what_no_json_can_hold_is_a_failure() -> None:
-    ending = await run(lambda _turn: object())
+def _endless() -> list[Any]:
+    held: list[Any] = []
+    held.append(held)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("answer", "type_name"),
+    [(object(), "object"), ({"a": object()}, "dict"), (_endless(), "list")],
+)
+async def test_what_no_json_can_hold_is_a_failure_that_says_what_was_expected(
+    answer: object, type_name: str
+) -> None:
+    ending = await run(lambda _turn: answer)
 
     assert (ending.status, ending.result) == ("failed", None)
-    assert ending.error is not None
-    assert "object" in ending.error
+    assert (ending.error or "").startswith(
+        f"TypeError: the agent returned {type_name}, expected a text, a JSON value or nothing: "
+    )
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), KeyboardInterrupt()])
