@@ -105,7 +105,8 @@ def list_(where: WhereText = None, as_json: AsJson = False, state_dir: StateDir 
         }
         typer.echo(msgspec.json.encode(listed).decode())
         return
-    table = Table("entry", "moved", "trigger", "event", "reason", "replays", "state", "error")
+    columns = ("entry", "moved", "trigger", "event", "reason", "replays", "state", "error")
+    table = Table(*columns, box=None, pad_edge=False)
     for letter in letters:
         entry = letter.entry
         cells = (entry["entry_id"], rfc3339(entry["moved_at_ms"]), entry["binding_key"])

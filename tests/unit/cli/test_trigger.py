@@ -208,6 +208,11 @@ def test_an_audit_record_says_all_that_narrowed_what_was_chosen(bootstrap: str) 
     assert (found["accepted_from"], found["accepted_before"]) == (None, None)
 
 
+def test_dead_letters_are_listed_without_frames_for_who_reads_lines(bootstrap: str) -> None:
+    [names] = output(bootstrap, "dlq", "list").splitlines()
+    assert names.split()[:4] == ["entry", "moved", "trigger", "event"]
+
+
 def test_a_cancel_for_a_binding_version_that_there_is_not_is_refused(bootstrap: str) -> None:
     error = refused(bootstrap, "cancel", "trigger_evt_1", "--binding", "on-isue@v1")
     assert str(error).startswith("--binding: trigger 'on-isue' is unknown; did you mean 'on-issue'")
