@@ -48,7 +48,7 @@ def advance(state: State, row: RowDispatch, passed: str | None) -> list[Output]:
     flow = index.flow(row["binding_key"])
     gates = flow.declared
     outputs: list[Output] = []
-    for gate in gates[0 if passed is None else gates.index(passed) + 1 :]:
+    for gate in gates if passed is None else gates[gates.index(passed) + 1 :]:
         if gate in row["holds"]:
             continue
         if index.circuits and gate in flow.slots and not _is_skipped(index, flow, row, gate):
@@ -249,9 +249,7 @@ def invoke_again(state: State, row: RowDispatch) -> Output:
     invoked: RowDispatch = row
     if row["status"] != status or row["due_ms"] is not None or row["invoker_id"] is not None:
         invoked = {**row, "status": status, "due_ms": None, "invoker_id": None}
-    key = row_key(row["dispatch_id"])
-    if state.rows.get(key) is not invoked:  # a new one that passed its gates is stored as it is
-        state.rows.put(key, invoked)
+    state.rows.put(row_key(row["dispatch_id"]), invoked)
     dispatch, event = dispatch_of(state, invoked), event_of(state, row)
     if evaluates:
         assert flow.function is not None, "only a function is evaluated by an invoker"

@@ -51,8 +51,7 @@ def on_event_matched(state: State, record: Record, /) -> Answer:
     )
     if problem is not None or matched["trigger_id"] != binding["trigger_id"]:
         return Rejection("DSP-005", problem or "the trigger is not the binding's")
-    row = _new_row(matched, record)
-    state.rows.put(row_key(dispatch_id), row)
+    row = _new_row(matched, record)  # stored by whatever lets it live on: once, as it is then
     if row["event"] is None:
         body: RowEvent = {"event": event}
         state.rows.put(event_key(dispatch_id), body)
@@ -97,6 +96,7 @@ def _before_gates(
             detail = {"predicate": flow.when, "reason": verdict}
             return (*evaluated, *skip(state, row, "predicate", detail))
     if flow.direct and not index.circuits:
+        state.rows.put(row_key(row["dispatch_id"]), row)
         intent = invoke(dispatch, event, state.partition, flow.timeout_ms)
         return (*evaluated, *attempt_started(dispatch), intent)
     if flow.priority or flow.batch is not None:

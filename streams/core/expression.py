@@ -56,7 +56,7 @@ def as_key(value: Any, /) -> str:  # noqa: ANN401 - what an expression gave
 
     A long one is known by its hash.  Raises: TypeError for a value that JSON does not have.
     """
-    text = _key_text(value)
+    text = value if type(value) is str else _key_text(value)  # as most keys are
     if not text.isascii():  # half a surrogate pair cannot be written
         text = text.encode(errors="backslashreplace").decode()
     if len(text) <= KEY_CHARS_MAX:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from streams.core.flow import Debounce, Flow, Window
 from streams.core.gate import window
 from streams.core.gate.decision import decision
-from streams.core.gate.slots import Slots, gate_key, place_of
+from streams.core.gate.slots import SLOT_GATES, GateKey, Slots, gate_key, place_of
 from streams.core.record import Output
 from streams.core.state import State
 from streams.core.wire import RowDispatch
@@ -35,6 +35,10 @@ from streams.core.wire import RowDispatch
 BATCH_BYTES_MAX = 600_000
 """Of a batch's events, each counted as leader and as member: with a history of attempts, they must
 fit into one record."""
+
+# Made once: a text that is put together for each event is hashed for each, too.
+_ACQUIRED = {gate: f"{gate}_acquired" for gate in SLOT_GATES}
+_RELEASED = {gate: f"{gate}_released" for gate in SLOT_GATES}
 
 
 class Verdict(NamedTuple):
@@ -92,7 +96,7 @@ def let_go(slots: Slots, row: RowDispatch, gates: Iterable[str], /) -> list[Outp
     for gate in gates:
         key = gate_key(row, gate)
         if slots.release(key, row["dispatch_id"]):
-            outputs.append(decision(row, key, f"{gate}_released"))
+            outputs.append(decision(row, key, _RELEASED[gate]))
     return outputs
 
 
@@ -104,8 +108,9 @@ def next_waiter(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> str
 
 def acquire(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> Verdict:
     """Give the free slot to the waiter whose turn it is."""
-    slots.leave(gate_key(row, gate), row["dispatch_id"])
-    return _hold(slots, flow, row, gate)
+    key = gate_key(row, gate)
+    slots.leave(key, row["dispatch_id"])
+    return _hold(slots, flow, row, key)
 
 
 def is_free(slots: Slots, flow: Flow, row: RowDispatch, gate: str, /) -> bool:
@@ -305,15 +310,16 @@ def _start_throttled(
 # ---------------------------------------------------------------------- singleton and concurrency
 def _meet_singleton(_state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
     key = gate_key(row, "singleton")
-    if slots.held(key) or slots.waiters(key):  # those who wait had the slot, and gave it up
-        return Verdict(skip="singleton_active", outputs=(decision(row, key, "singleton_skipped"),))
-    return _hold(slots, flow, row, "singleton")
+    if slots.is_idle(key):
+        return _hold(slots, flow, row, key)
+    # Those who wait had the slot, and gave it up: they have it before whoever is new.
+    return Verdict(skip="singleton_active", outputs=(decision(row, key, "singleton_skipped"),))
 
 
 def _meet_concurrency(_state: State, slots: Slots, flow: Flow, row: RowDispatch) -> Verdict:
     key = gate_key(row, "concurrency")
-    if slots.held(key) < _limit(flow, "concurrency") and not slots.waiters(key):
-        return _hold(slots, flow, row, "concurrency")
+    if not slots.waiters(key) and slots.held(key) < _limit(flow, "concurrency"):
+        return _hold(slots, flow, row, key)
     return _wait(slots, flow, row, "concurrency", None, ())
 
 
@@ -325,12 +331,12 @@ def _limit(flow: Flow, gate: str) -> int:
     return flow.concurrency.max
 
 
-def _hold(slots: Slots, flow: Flow, row: RowDispatch, gate: str) -> Verdict:
-    key = gate_key(row, gate)
+def _hold(slots: Slots, flow: Flow, row: RowDispatch, key: GateKey) -> Verdict:
+    gate = key[0]
     slots.hold(key, row["dispatch_id"])
     held: RowDispatch = {**row, "holds": [*row["holds"], gate]}
     max_ = _limit(flow, gate) if gate == "concurrency" else None
-    return _passes(held, decision(row, key, f"{gate}_acquired", max_=max_))
+    return _passes(held, decision(row, key, _ACQUIRED[gate], max_=max_))
 
 
 _Meet = Callable[[State, Slots, Flow, RowDispatch], Verdict]

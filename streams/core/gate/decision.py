@@ -43,4 +43,5 @@ def decision(
         "max": max_,
         "delay_ms": delay_ms,
     }
-    return Output(topic_of(gate, row["trigger_id"]), kind, value, record, 0)
+    # Of all its fields at once: a constructor's arguments take twice as long.
+    return Output._make((topic_of(gate, row["trigger_id"]), kind, value, record, 0, ()))

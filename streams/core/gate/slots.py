@@ -75,7 +75,11 @@ class Slots:
 
     def hold(self, key: GateKey, dispatch_id: str, /) -> None:
         """Note a holder."""
-        self.holders.setdefault(key, {})[dispatch_id] = None
+        holders = self.holders.get(key)
+        if holders is None:
+            self.holders[key] = {dispatch_id: None}
+        else:
+            holders[dispatch_id] = None
 
     def release(self, key: GateKey, dispatch_id: str, /) -> bool:
         """Note that a holder let go; whether it held."""
@@ -86,6 +90,10 @@ class Slots:
         if not held:
             del self.holders[key]
         return True
+
+    def is_idle(self, key: GateKey, /) -> bool:
+        """Whether nobody holds a slot of the gate key, and nobody waits for one."""
+        return key not in self.holders and key not in self.waiting
 
     def held(self, key: GateKey, /) -> int:
         """How many dispatches hold a slot of the gate key."""
