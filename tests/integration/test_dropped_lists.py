@@ -51,7 +51,7 @@ async def queued(toy: LiveToy, member: Member, gate: Gate) -> None:
     for waiting in (5, 10, 15):
         toy.append(*(command("emit", text=f"{waiting}-{n}") for n in range(5)))
         held = partial(_holds, member, waiting)
-        await asyncio.to_thread(wait_until, f"{waiting} records wait", held, 30)
+        await asyncio.to_thread(wait_until, f"{waiting} records wait", held)
 
 
 def _holds(member: Member, records: int) -> bool:

@@ -26,6 +26,7 @@ from streams.errors import TopologyError
 from streams.settings import Settings
 from tests.support.app_cluster import cli
 from tests.support.broker import PrivateBroker
+from tests.support.eventually import PATIENCE_S
 from tests.support.kafka_turns import (
     CODEC,
     PARTITIONS,
@@ -112,7 +113,7 @@ async def view_of(settings: Settings, keys: list[tuple[str, str]]) -> list[str]:
     """What the API tells of the status of records."""
     view = TurnView(settings, CODEC)
     view.start()
-    await asyncio.wait_for(view.caught_up.wait(), 30)
+    await asyncio.wait_for(view.caught_up.wait(), PATIENCE_S)
     found = [view.get(kind, key) for kind, key in keys]
     await view.stop()
     assert view.misfit is None

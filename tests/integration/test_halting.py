@@ -85,7 +85,7 @@ async def test_a_halt_is_told_to_any_host_until_it_is_over(kafka: Kafka) -> None
 
     async with live.member(live.fold(tries)) as member:
         await eventually(member.halted, "the partition halts")
-        [halt] = await asyncio.to_thread(wait_until, "the log tells it", told, 60)
+        [halt] = await asyncio.to_thread(wait_until, "the log tells it", told)
         assert (halt["stage"], halt["topic"], halt["partition"], halt["offset"]) == (
             live.name,
             live.mailbox,

@@ -28,7 +28,7 @@ from tests.support.worker_edge import body_of
 pytestmark = [pytest.mark.broker]
 
 JOBS = 10
-TTL_S = 3
+TTL_S = 8  # a worker that stands still for less loses nothing
 CLAIMS, RESPONSES = "worker.triage.claims", "worker.triage.responses"
 
 MANIFEST = """

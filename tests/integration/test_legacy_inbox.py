@@ -15,6 +15,7 @@ from streams.kafka import make_producer
 from streams.roles import ALL_ROLES
 from streams.settings import Settings
 from tests.support.app_cluster import (
+    Entry,
     apply,
     assert_audit_is_clean,
     provision,
@@ -64,6 +65,10 @@ def succeeded(settings: Settings) -> Counter[str]:
     return Counter(entry.value["event_id"] for entry in found)
 
 
+def quarantined(settings: Settings) -> list[Entry]:
+    return read(settings, "trigger.dlq", {"record_quarantined"})
+
+
 async def test_what_a_former_release_left_is_dispatched_once(
     private_broker: PrivateBroker, tmp_path: Path
 ) -> None:
@@ -85,7 +90,8 @@ async def test_what_a_former_release_left_is_dispatched_once(
         await application.start()
         try:
             await eventually(lambda: succeeded(settings) == expected, "each old event's outcome")
-            [poison] = read(settings, "trigger.dlq", {"record_quarantined"})
+            await eventually(lambda: bool(quarantined(settings)), "the last one is kept apart")
+            [poison] = quarantined(settings)
             assert (poison.value["topic"], poison.value["raw"]) == (TOPIC, b"rubbish")
         finally:
             await application.stop()

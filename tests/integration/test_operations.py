@@ -38,7 +38,7 @@ kind = "webhook"
 provider = "github"
 match = { events = ["later"] }
 handler = "fails"
-retry = { max = 7, backoff = "svix" }
+retry = { max = 7, backoff = "linear", delay = "2h" }
 
 [[triggers]]
 id = "fragile"

@@ -127,12 +127,6 @@ def results(settings: Settings) -> dict[str, Counter[str]]:
     return found
 
 
-def http_url(member: Member) -> str:
-    """Where a member's ingest listens, by its log."""
-    [port] = re.findall(r" http_listening .*\bport=(\d+)", member.log.read_text())
-    return f"http://127.0.0.1:{port}"
-
-
 @pytest.mark.broker
 @pytest.mark.timeout(300)
 def test_every_delivery_that_github_repeats_is_dispatched_once(
@@ -158,7 +152,7 @@ def test_every_delivery_that_github_repeats_is_dispatched_once(
     with Fleet([member], supervise=False) as fleet:
         fleet.wait_ready()
         apply(settings, manifest)
-        url = http_url(member)
+        url = member.http_url
         wait_until("paths are served", lambda: _unsigned(url) == 401)
         answers = asyncio.run(send(url, [*sent, *sent]))
         assert {answer.status_code for answer in answers} == {202}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,12 @@ class Member:
             return self.said(" ready ") >= times
 
         wait_until(f"{self.name} is ready", look, timeout_s)
+
+    @property
+    def http_url(self) -> str:
+        """Where its ingest listens, by its log: ports that it picked for itself are nobody's."""
+        [port] = re.findall(r" http_listening .*\bport=(\d+)", self.log.read_text())
+        return f"http://127.0.0.1:{port}"
 
     @property
     def is_up(self) -> bool:

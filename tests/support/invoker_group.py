@@ -86,7 +86,7 @@ class InvokerGroup:
     def __init__(
         self, settings: Settings, **functions: Callable[[Event, Context], Any] | Handler
     ) -> None:
-        self.settings = dataclasses.replace(settings, drain_ms=5_000)
+        self.settings = dataclasses.replace(settings, drain_ms=60_000)
         self.functions = Functions(functions)
         self.invocations = new_topic(settings, partitions=PARTITIONS, prefix="invocations")
         self.mailbox = new_topic(settings, partitions=PARTITIONS, prefix="dispatches")

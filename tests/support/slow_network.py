@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.support.eventually import PATIENCE_S
+
 __all__ = [
     "FIND_COORDINATOR",
     "PRODUCE",
@@ -27,8 +29,6 @@ __all__ = [
 PRODUCE = 0
 FIND_COORDINATOR = 10
 TXN_OFFSET_COMMIT = 28
-
-_WAIT_S = 30.0
 
 
 class _Frame(NamedTuple):
@@ -73,7 +73,7 @@ class SlowNetwork:
     def wait_held(self, count: int = 1) -> list[Held]:
         """Wait until so many requests are held up."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self._held) >= count, _WAIT_S), "none came"
+            assert self._changed.wait_for(lambda: len(self._held) >= count, PATIENCE_S), "none came"
             return list(self._held)
 
     def release(self) -> list[bytes]:
@@ -84,7 +84,7 @@ class SlowNetwork:
         for each in held:
             each.connection.to_broker(each.frame.content)
         with self._changed:
-            arrived = self._changed.wait_for(lambda: all(each.answer for each in held), _WAIT_S)
+            arrived = self._changed.wait_for(lambda: all(each.answer for each in held), PATIENCE_S)
             assert arrived, "the broker did not answer"
         return [each.answer or b"" for each in held]
 

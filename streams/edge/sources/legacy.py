@@ -27,7 +27,7 @@ from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.edge.sources.legacy_records import legacy_event
 from streams.edge.sources.service import EnvelopeSink
 from streams.errors import BrokerError
-from streams.kafka import make_consumer, places_of
+from streams.kafka import ends_of, make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -98,7 +98,7 @@ class LegacyInbox:
             every = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
             left = 0
             for place in places_of(consumer, every, _TIMEOUT_S):
-                first, end = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S, cached=False)
+                first, end = ends_of(consumer, place, _TIMEOUT_S)
                 left += end - max(first, place.offset)
         except KafkaException as error:
             reason = error.args[0].str()
