@@ -23,7 +23,7 @@ from streams.roles import Role
 from streams.settings import Settings
 from tests.support.app_cluster import cli, provision, read, settings_for_app
 from tests.support.broker import PrivateBroker
-from tests.support.eventually import eventually_async
+from tests.support.eventually import PATIENCE_S, eventually_async
 
 pytestmark = [pytest.mark.broker]
 
@@ -131,7 +131,7 @@ async def test_the_page_of_the_example_does_what_it_says(
             (known,) = json.loads(shown.stdout)["dispatch_workers"]
             assert (known["worker_id"], known["capacity"]) == ("w1", 4)
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 60) == 0
+            assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
     finally:
         await application.stop()
 
@@ -142,7 +142,7 @@ async def test_the_page_of_the_example_does_what_it_says(
     await application.start()
     try:
         is_right(*await try_the_page(application.http_url))
-        async with httpx.AsyncClient(base_url=application.http_url) as client:
+        async with httpx.AsyncClient(base_url=application.http_url, timeout=30) as client:
             fleet = (await client.get("/api/fleet/topology")).json()
         assert "inline" in {each["queue_backend"] for each in fleet["dispatch_workers"]}
     finally:

@@ -168,7 +168,8 @@ async def test_a_partition_is_taken_though_offsets_came_once_more_after_their_co
     """The client gave them again over another connection, and committed; then the first came."""
     toy = LiveToy(replace(kafka.settings, transaction_timeout_ms=2_000))
     toy.append(command("emit", text="first:"))
-    before = toy.app(bootstrap=network.bootstrap)
+    # Its transaction must outlast a cut connection; the member below waits by its own time.
+    before = toy.app(bootstrap=network.bootstrap, transaction_timeout_ms=60_000)
     try:
         entry = (await before.live._taking.take((0,), doubtful=False))[0]
         assert entry.memory is not None

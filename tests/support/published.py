@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streams.agents.transaction import PartitionProducer, Target, no_faults
 from streams.audit.kafka_log import KafkaLog
 from streams.engine import Memory, fold_batch, settle
-from streams.kafka import make_admin, make_consumer, make_producer
+from streams.kafka import make_admin, make_consumer, make_producer, wait_until_served
 from streams.settings import Settings
+from tests.support.eventually import PATIENCE_S
 from tests.support.fleet import wait_until
 from tests.support.recorded import Recording
 
@@ -43,6 +44,9 @@ def create_topics(settings: Settings, recording: Recording, *, append_time: bool
     admin = make_admin(settings)
     for future in admin.create_topics(topics).values():
         future.result(timeout=30)
+    names = [topic.name for topic in recording.topology.topics]
+    places = [(name, number) for name in names for number in range(recording.partitions)]
+    wait_until_served(settings, places, PATIENCE_S)
 
 
 def publish(settings: Settings, recording: Recording) -> None:
