@@ -56,6 +56,7 @@ _MESSAGE_MAX_BYTES = 1_000_000
 # Long enough for a broker's restart, short enough that an edge can still answer its caller.
 _DELIVERY_TIMEOUT_MS = 30_000
 _ASK_AGAIN_S = 0.1
+_SILENT_S = 3.0
 # The client does not mark them as worth another try.
 _LEADER_SOON = frozenset(
     {
@@ -81,6 +82,10 @@ COORDINATOR_SOON = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+_PLACES_SOON = COORDINATOR_SOON | {
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - its name
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+}
 PASSING = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - client-side codes are spelled with an underscore
@@ -225,12 +230,16 @@ def places_of(
 ) -> list[TopicPartition]:
     """Return what the consumer's group has committed of these partitions.
 
-    A group whose coordinator is only starting, or moves, is asked again.
+    A group whose coordinator is only starting, or moves, is asked again, and so is a broker that
+    says nothing: to a request that comes while it makes its offsets topic there is no answer ever,
+    and to the next one there is at once.
 
     Raises: KafkaException when there is no answer in time.
     """
     return _asked(
-        lambda left_s: consumer.committed(places, timeout=left_s), COORDINATOR_SOON, timeout_s
+        lambda left_s: consumer.committed(places, timeout=min(left_s, _SILENT_S)),
+        _PLACES_SOON,
+        timeout_s,
     )
 
 

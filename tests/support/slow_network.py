@@ -19,6 +19,7 @@ from tests.support.eventually import PATIENCE_S
 
 __all__ = [
     "FIND_COORDINATOR",
+    "OFFSET_FETCH",
     "PRODUCE",
     "TXN_OFFSET_COMMIT",
     "Held",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 PRODUCE = 0
+OFFSET_FETCH = 9
 FIND_COORDINATOR = 10
 TXN_OFFSET_COMMIT = 28
 

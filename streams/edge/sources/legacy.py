@@ -39,7 +39,7 @@ GROUP = f"{GROUP_PREFIX}legacy-inbox"
 
 _LOG = logs.logger(__name__)
 
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 30.0  # a new broker makes its offsets topic first
 
 
 class LegacyInbox:
