@@ -191,6 +191,27 @@ def test_a_second_turn_of_a_job_is_skipped_though_its_record_would_let_it_run() 
     assert value(one.batch(), "turn_finished")["outcome"] == "skipped"
 
 
+def test_a_second_turn_of_a_job_is_skipped_by_the_next_owner_as_well() -> None:
+    envelope = turn(kind="goal_loop", payload_ref="g1")
+    paused = words.finished(
+        envelope,
+        at(0),
+        Holder(token="x", host="h", fence=1),
+        outcome="completed",
+        record_status="paused",
+        now_ms=1,
+    )
+    memory = Memory(0)
+    memory.fold(paused.kind, paused.key, paused.value)
+    one = owner(memory)
+    learn_goal(one)  # as it was resumed: it would let the turn run
+    one.take(envelope, at(0), arrived_ms=1)
+    one.take(envelope, at(1), arrived_ms=1)
+    assert one.begin(best(one), NOW) is Begun.DONE
+    said = value(one.batch(), "turn_finished")
+    assert (said["outcome"], said["error"]) == ("skipped", "a turn of this job has ended before")
+
+
 def test_jobs_that_ended_are_known_up_to_a_bound() -> None:
     one = owner(recent_max=1)
     for number in (1, 2):
