@@ -5,11 +5,10 @@ most keys are, is walked without it; comparisons of such chains with texts and w
 most predicates are, are made without it as long as the types agree; and any other expression is
 given only the properties that it names.
 
-Bounds: 1,024 characters; one comprehension at most, and those that cost more than the event's size
-only as far as `streams.expression_cost` says; regular expressions are the library's, which are
-linear.  Names that no event has, and
-functions that there are none of, are a problem at load: see `streams.expression_names` and
-`streams.expression_functions`.
+Bounds: 1,024 characters; JMESPath of a hundred levels; one comprehension at most, and one that
+costs more than the event's size only as far as `streams.expression_cost` says; regular expressions
+are the library's, which are linear.  Names that no event has, and functions that there are none of,
+are a problem at load: see `streams.expression_names` and `streams.expression_functions`.
 
 Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 """
@@ -32,6 +31,7 @@ from streams.core.wire import TriggerEvent
 from streams.expression_cost import is_costly, refusal
 from streams.expression_functions import cel_functions_problem, jmespath_functions_problem
 from streams.expression_names import MACROS, Seen, cel_names_problem, jmespath_names_problem
+from streams.jmespath_program import compile_jmespath
 
 _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
@@ -89,7 +89,7 @@ class ExpressionSet:
 
     def jmespath_problem(self, source: str, /) -> str | None:
         """See `Expressions.jmespath_problem`."""
-        problem = _problem(source, self._compile_jmespath)
+        problem = _problem(source, compile_jmespath)
         return problem or jmespath_functions_problem(source) or jmespath_names_problem(source)
 
     # ------------------------------------------------------------------ compiling

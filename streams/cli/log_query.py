@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
@@ -19,6 +18,7 @@ from streams.errors import ConfigError
 from streams.expression_functions import jmespath_functions_problem
 from streams.expression_names import jmespath_names_problem
 from streams.expressions import what_is_wrong
+from streams.jmespath_program import compile_jmespath
 
 __all__ = ["Query", "Start", "parse_query", "parse_start"]
 
@@ -128,8 +128,8 @@ def parse_query(
     if where is None:
         return Query(kind=kind, key=key, event_id=event_id, where=None)
     try:
-        compiled = jmespath.compile(where)
-    except JMESPathError as error:
+        compiled = compile_jmespath(where)
+    except (ValueError, JMESPathError) as error:
         problem = what_is_wrong(error)
         raise ConfigError(f"--where is no JMESPath expression: {problem}") from error
     unknown = jmespath_functions_problem(where) or jmespath_names_problem(where, SEEN)
