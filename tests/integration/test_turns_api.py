@@ -29,7 +29,7 @@ async def test_8_12_8_13_goals_are_enqueued_and_refused_loudly_while_the_broker_
     application = Application(Plan(settings=settings, roles=[Role.INGEST]))
     await application.start()
     try:
-        async with httpx.AsyncClient(base_url=application.http_url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=application.http_url, timeout=60) as client:
             response = await client.post("/api/goals", json=GOAL)
             while response.status_code == 503:  # the topics are being read
                 response = await client.post("/api/goals", json=GOAL)

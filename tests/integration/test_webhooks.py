@@ -156,7 +156,9 @@ def test_every_delivery_that_github_repeats_is_dispatched_once(
         wait_until("paths are served", lambda: _unsigned(url) == 401)
         answers = asyncio.run(send(url, [*sent, *sent]))
         assert {answer.status_code for answer in answers} == {202}
-        forged = httpx.post(f"{url}/webhooks/github", content=b"{}", headers=sent[0].headers)
+        forged = httpx.post(
+            f"{url}/webhooks/github", content=b"{}", headers=sent[0].headers, timeout=60
+        )
         assert forged.status_code == 401
         wait_until("all end", lambda: results(settings).get("everything", Counter()).total())
         expected = _expected(sent)
@@ -170,7 +172,7 @@ def test_every_delivery_that_github_repeats_is_dispatched_once(
 
 
 def _unsigned(url: str) -> int:
-    return httpx.post(f"{url}/webhooks/github", json={}).status_code
+    return httpx.post(f"{url}/webhooks/github", json={}, timeout=60).status_code
 
 
 def _expected(sent: Sequence[Delivery]) -> dict[str, Counter[str]]:
@@ -182,7 +184,7 @@ def _expected(sent: Sequence[Delivery]) -> dict[str, Counter[str]]:
 
 def _assert_counted(port: int, answered: int) -> None:
     """Metrics of the process tell what it answered."""
-    page: Any = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    page: Any = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
     taken = re.search(r'^harn_ingest_events_total\{status="202"\} (\S+)$', page, re.MULTILINE)
     assert taken is not None
     assert float(taken[1]) == answered

@@ -53,7 +53,7 @@ async def told(listener: Listener, text: bytes) -> bytes:
 async def test_a_connection_beyond_the_bound_is_closed() -> None:
     async with (
         listening(connections_max=1) as listener,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}", timeout=60) as client,
     ):
         assert (await client.get("/works")).status_code == 200
         assert await told(listener, b"") == b"", "closed without a word"
@@ -72,7 +72,9 @@ async def test_a_request_that_takes_long_is_not_silence() -> None:
     app.add_routes([web.get("/slow", slow)])
     listener = Listener(app, "127.0.0.1", 0, connections_max=2, drain_s=0, silence_s=1.5)
     await listener.start()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{listener.port}", timeout=60
+    ) as client:
         asking = asyncio.create_task(client.get("/slow"))
         await asked.wait()
         # Opened later and closed for its silence: the slow one's time is over as well.
@@ -119,7 +121,9 @@ async def test_metrics_are_served_within_the_same_bounds() -> None:
     metrics = ObserveServer(Settings(metrics_port=0), CollectorRegistry(), ready=lambda: False)
     await metrics.start()
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{metrics.port}") as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{metrics.port}", timeout=60
+        ) as client:
             assert (await client.get("/healthz")).json() == {"status": "alive"}
             assert (await client.get("/readyz")).status_code == 503
             assert (await client.get("/metrics")).headers["Server"] == "harn"

@@ -39,5 +39,5 @@ async def service(settings: Settings, publisher: Publisher) -> AsyncIterator[Ing
 
 @pytest_asyncio.fixture
 async def client(service: IngestService) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         yield client

@@ -45,7 +45,7 @@ async def test_a_request_beyond_the_bound_is_told_to_come_again(
     body = json.dumps(EVENT).encode()
     head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         while service.door.in_flight == 0:
             await client.get("/healthz")
         refused = await client.post("/v1/events", json=EVENT)
@@ -64,7 +64,7 @@ async def test_without_an_ack_every_event_s_fate_is_told(
     stopped = Publisher(settings, name="stopped")
     service = IngestService(settings, stopped, CODEC)
     await service.start()
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         single = await client.post("/v1/events", json={**EVENT, "id": "a"})
         batch = await client.post("/v1/events", json=[{**EVENT, "id": "b"}, EVENT])
     await service.stop()
@@ -110,7 +110,7 @@ async def test_stopping_answers_what_is_under_way_and_can_be_repeated(
 ) -> None:
     service = IngestService(settings, publisher, CODEC)
     await service.start()
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         asked = asyncio.create_task(client.post("/v1/events", json=EVENT))
         await eventually(lambda: service.door.in_flight > 0 or asked.done(), "the request")
         await service.stop()
@@ -126,6 +126,6 @@ async def test_further_routes_are_served_beside(settings: Settings, publisher: P
 
     service = IngestService(settings, publisher, CODEC, routes=[web.get("/more", answer)])
     await service.start()
-    async with httpx.AsyncClient(base_url=service.url) as client:
+    async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
         assert (await client.get("/more")).text == "more"
     await service.stop()

@@ -51,7 +51,9 @@ async def client(turns: SqlTurns) -> AsyncIterator[httpx.AsyncClient]:
     app.add_routes(api.routes())
     listener = Listener(app, "127.0.0.1", 0, connections_max=16, drain_s=1)
     await listener.start()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}") as client:
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{listener.port}", timeout=60
+    ) as client:
         yield client
     await listener.stop()
 

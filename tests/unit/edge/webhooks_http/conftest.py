@@ -72,7 +72,7 @@ async def ingest(start: Callable[..., Any]) -> Ingest:
 
 @pytest_asyncio.fixture
 async def client(ingest: Ingest) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=ingest.service.url) as client:
+    async with httpx.AsyncClient(base_url=ingest.service.url, timeout=60) as client:
         await ingest.serves(client, "hooks/github", 401)
         ingest.seen.refusals.clear()
         ingest.seen.answers.clear()

@@ -221,7 +221,7 @@ async def test_web_pages_may_not_send_events_unless_their_origin_is_named(
 ) -> None:
     named = await start(http_allowed_origins="https://a.example")
     event = {"provider": "github", "kind": "push"}
-    async with httpx.AsyncClient(base_url=named.service.url) as client:
+    async with httpx.AsyncClient(base_url=named.service.url, timeout=60) as client:
         for origin, status in (("https://a.example", 202), ("null", 403)):
             response = await client.post("/v1/events", json=event, headers={"Origin": origin})
             assert response.status_code == status

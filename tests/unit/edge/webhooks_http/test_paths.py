@@ -31,7 +31,7 @@ async def test_before_the_registry_is_read_no_path_is_unknown(
     start: Callable[..., Any],
 ) -> None:
     ingest = await start()
-    async with httpx.AsyncClient(base_url=ingest.service.url) as client:
+    async with httpx.AsyncClient(base_url=ingest.service.url, timeout=60) as client:
         response = await post(client, "anything", BODY, github())
     assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
 
