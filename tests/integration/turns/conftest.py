@@ -12,4 +12,4 @@ from tests.support.kafka_turns import provision_turns, turn_settings
 @pytest.fixture(scope="module")
 def settings(kafka: Kafka) -> Settings:
     provision_turns(kafka.settings)
-    return turn_settings(kafka.settings, turn_handover_s=20, drain_ms=5_000)
+    return turn_settings(kafka.settings, turn_handover_s=120, drain_ms=5_000)
