@@ -257,6 +257,18 @@ def test_a_claim_of_the_owner_before_is_dead_at_once() -> None:
     begun(one)
 
 
+def test_a_turn_that_the_owner_before_had_begun_is_begun_once_more_than_by_that_one() -> None:
+    before = Holder(token="x", host="h", fence=7)
+    begun_twice = words.claimed(turn(), at(0), before, attempt=2, now_ms=1)
+    memory = Memory(0)
+    memory.fold(begun_twice.kind, begun_twice.key, begun_twice.value)
+    one = owner(memory)
+    learn_task(one, "j1")
+    begun(one)
+    claim = value(one.batch(), "turn_claimed")
+    assert (claim["attempt"], claim["fence"]) == (3, 8)
+
+
 def test_what_is_no_turn_goes_to_the_dead_letters_with_the_offset() -> None:
     one = owner()
     error = EnvelopeError(("session_id is missing, expected a text",), job_id="j9")
