@@ -45,7 +45,7 @@ class JobMarks:
 
 
 def _place(job_id: str) -> tuple[str, int]:
-    """Return partition and offset as an id has them; offset -1 for what is no id of ours."""
-    partition, _, offset = job_id.rpartition("-")
+    """Return what stands before an id's offset, and that; offset -1 for what is no id of ours."""
+    partition, dash, offset = job_id.rpartition("-")
     known = offset.isascii() and offset.isdigit() and (offset == "0" or offset[0] != "0")
-    return (partition, int(offset)) if known else ("", -1)
+    return (partition + dash, int(offset)) if known else ("", -1)

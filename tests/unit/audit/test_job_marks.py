@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streams.audit.job_marks import JobMarks
@@ -16,6 +16,7 @@ IDS = st.one_of(
 )
 
 
+@example([("1", 0), ("-1", 1)], [])
 @given(st.lists(st.tuples(IDS, st.integers(0, 3)), max_size=60), st.lists(IDS, max_size=20))
 def test_a_job_has_the_mark_that_it_was_given_last(
     given_marks: list[tuple[str, int]], asked: list[str]
