@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from streams.core.turn.claim import CLAIM_TTL_MS
@@ -117,6 +118,28 @@ def test_a_restart_of_the_database_during_a_turn_makes_nothing_run_twice(
     assert ran == ["goal-1"]
     told = {line.message for line in caplog.records}
     assert {"session_guard_lost"} <= told <= {"session_guard_lost", "turn_not_written"}
+
+
+def test_a_turn_hears_during_its_run_that_its_session_is_not_held_any_more(
+    postgres: Postgres,
+) -> None:
+    heard: list[bool] = []
+    with postgres_place(postgres) as place:
+        turns = place.open()
+        enqueue(turns, envelope())
+
+        def cut_off(_record: TurnRecord, lease: Lease) -> Ended:
+            with psycopg.connect(postgres.address(), autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+                )
+            heard.append(lease.lost.wait(30))
+            return Ended(Status.COMPLETED)
+
+        Deliveries(turns, Claimant("w1", "h"), cut_off, renew_every_s=0.05).next()
+
+    assert heard == [True]
 
 
 class Interrupted:
