@@ -51,6 +51,9 @@ def check(driver: PipelineDriver) -> Counter[str]:
     assert found["dispatcher_in_flight"] == running
     assert found["dispatcher_retry_queue_depth"] == retrying
     assert found["inbox_duplicates_rejected"] == repeats["duplicates"]
+    # A storm sends some of them twice.
+    written = len(driver.records("trigger.inbox.envelopes", "event_ingested"))
+    assert found["inbox_envelopes_written"] == written >= 40
     assert found["inbox_active_entries"] == repeats["active"]
     assert len(found["in_flight_dispatches"]) == running
     assert len(found["pending_retries"]) == retrying
