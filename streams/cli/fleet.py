@@ -6,7 +6,6 @@ Source: seed queue-driven-agent-dispatch, "Fleet visibility"; SEMANTICS 8.9.
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated
 
 import msgspec
@@ -20,6 +19,7 @@ from streams.cli.plain import escape
 from streams.edge.codecs import codec_of
 from streams.edge.turns.fleet_report import FleetReport, fleet_report
 from streams.edge.turns.turns_json import worker_json
+from streams.settings import Settings
 
 __all__ = ["app"]
 
@@ -42,15 +42,20 @@ def fleet(as_json: AsJson = False, watch: Watch = False, state_dir: StateDir = N
     settings = settings_from(state_dir=state_dir)
     if settings.turn_queue_backend == "kafka":
         settings = cluster_of(settings)
+    # One run for all looks: a Ctrl-C in the last step of a run is lost with it.
+    asyncio.run(_show(settings, as_json=as_json, watch=watch))
+
+
+async def _show(settings: Settings, *, as_json: bool, watch: bool) -> None:
     while True:
-        report = asyncio.run(fleet_report(settings, codec_of(settings)))
+        report = await fleet_report(settings, codec_of(settings))
         if as_json:
             typer.echo(_as_json(report))
         else:
             _print(report)
         if not watch:
             return
-        time.sleep(_EVERY_S)
+        await asyncio.sleep(_EVERY_S)
 
 
 def _as_json(report: FleetReport) -> str:

@@ -45,10 +45,12 @@ class Wanting:
     def is_wanted(self, partition: int) -> bool:
         return partition not in self.owned
 
-    def is_leaving(self, _partition: int) -> bool:
+    def is_leaving(self, partition: int) -> bool:
+        del partition
         return False
 
-    def own(self, number: int, _taken: Taken) -> None:
+    def own(self, number: int, taken: Taken) -> None:
+        del taken
         self.owned.append(number)
 
     def fail(self, error: BaseException) -> None:
