@@ -12,8 +12,11 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from streams.observe import logs
 from streams.observe.listener import Listener
 from streams.settings import Settings
+
+_LOG = logs.logger(__name__)
 
 _CONNECTIONS_MAX = 64  # scrapers and probes, each with one or two
 
@@ -46,6 +49,8 @@ class ObserveServer:
         )
         await listener.start()
         self._listener, self.port = listener, listener.port
+        # With port 0 nobody knows it otherwise.
+        _LOG.info("metrics_listening", extra={"host": listener.host, "port": listener.port})
 
     async def stop(self) -> None:
         """Stop listening."""

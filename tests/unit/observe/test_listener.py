@@ -139,6 +139,15 @@ async def test_metrics_are_served_within_the_same_bounds() -> None:
         await metrics.stop()
 
 
+async def test_the_log_says_where_metrics_are(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = ObserveServer(Settings(metrics_port=0), CollectorRegistry(), ready=lambda: True)
+    with caplog.at_level(logging.INFO):
+        await metrics.start()
+    await metrics.stop()
+    [told] = [each for each in caplog.records if each.message == "metrics_listening"]
+    assert vars(told)["port"] == metrics.port != 0
+
+
 MALFORMED = [
     b"POST /works HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nsecret",
     b"POST /works HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
