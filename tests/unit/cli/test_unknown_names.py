@@ -64,7 +64,7 @@ EMIT = "trigger emit --provider github --kind push"
         "log tail trigger.outbox --partition 4",
         "audit verify --stage nosuch",
         "audit verify --stage dispatch --partition 4",
-        "orchestrator serve --role nosuch",
+        "orchestrator serve --no-supervise --role nosuch",
     ],
 )
 def test_a_name_that_nothing_has_is_a_usage_error(command: str) -> None:
