@@ -27,6 +27,8 @@ from typing import Any, NamedTuple
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode import Service
+from mode.threads import ServiceThread
 
 from streams.agents.batch import Batch
 
@@ -73,7 +75,24 @@ class _NoReadOffsets(MutableMapping[TP, "int | None"]):
         return 0
 
 
-class StageConsumerThread(driver.AIOKafkaConsumerThread):
+class ServedThread(ServiceThread):
+    """A thread of Faust's that is waited for without holding up the event loop.
+
+    Faust joins its threads from the loop itself, while a thread may still wait for an answer of
+    that loop, as a rebalance does that is under way: both would wait for ever.
+    """
+
+    abstract = True
+
+    async def stop(self) -> None:
+        """Stop, and wait until the thread has ended."""
+        if self._started.is_set():
+            await Service.stop(self)
+            if self._thread is not None:
+                await asyncio.to_thread(self._thread.stop)
+
+
+class StageConsumerThread(ServedThread, driver.AIOKafkaConsumerThread):
     """The thread that runs aiokafka."""
 
     def __post_init__(self) -> None:

@@ -52,6 +52,7 @@ def members(settings: Settings, folder: Path, manifest: Path) -> Iterator[Member
         yield Member(name, roles, own, folder, ["--manifest", str(manifest)])
 
 
+@pytest.mark.soak
 @pytest.mark.chaos
 @pytest.mark.broker
 @pytest.mark.timeout(300)

@@ -132,13 +132,18 @@ def _enqueue(settings: Settings, sessions: int, turns: int) -> list[str]:
     api = Api(settings)
     for number in range(sessions):
         api.session(f"s{number}")
-    jobs: list[str] = []
-    for turn in range(turns):
-        for number in range(sessions):
-            jobs.append(f"s{number}-{turn:02}")
-            api.enqueue(jobs[-1], f"s{number}")
+    turns_of = [
+        (f"s{number}-{turn:02}", f"s{number}")
+        for turn in range(turns)
+        for number in range(sessions)
+    ]
+    for job, session in turns_of:
+        api.task(job, session)
+    api.flush()  # a turn whose record is not there yet would be skipped
+    for job, session in turns_of:
+        api.turn(job, session)
     api.flush()
-    return jobs
+    return [job for job, _ in turns_of]
 
 
 def _ran(log: Path) -> list[list[str]]:

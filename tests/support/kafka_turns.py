@@ -96,6 +96,7 @@ class Api:
 
     def enqueue(self, job_id: str, session_id: str, **fields: Any) -> None:
         self.task(job_id, session_id)
+        self.flush()  # a turn whose record is not there yet would be skipped
         self.turn(job_id, session_id, **fields)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 from faust.types import TP
 
-from streams.agents.transport import StageConsumer, _Fetched
+from streams.agents.transport import ServedThread, StageConsumer, _Fetched
 
 PLACE = TP("mailbox", 2)
 
@@ -113,3 +114,35 @@ async def test_fausts_watch_over_its_own_delivery_is_left_out() -> None:
     thread = Watched()
     await Assigned(thread).verify_all_partitions_active()
     assert thread.asked == []
+
+
+ANSWERS = 100  # more than the loop gives before it waits for the thread
+
+
+class AskingThread(ServedThread):
+    """Asks the event loop as it ends, as a rebalance does that was under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[str] = []
+
+    async def on_thread_started(self) -> None:
+        self.add_future(self._ask_at_the_end())
+
+    async def _ask_at_the_end(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(ANSWERS):
+                asked = asyncio.run_coroutine_threadsafe(self._answer(), self.parent_loop)
+                self.answers.append(await asyncio.wrap_future(asked))
+
+    async def _answer(self) -> str:
+        return "here"
+
+
+async def test_a_thread_that_asks_as_it_ends_is_answered() -> None:
+    thread = AskingThread()
+    await thread.start()
+    await thread.stop()
+    assert thread.answers == ["here"] * ANSWERS
