@@ -1,7 +1,8 @@
 """Reads what a partition has of goals, tasks and sessions, in the background, for its shelf.
 
-Each topic has a thread and a connection, which serve one partition after another: sessions are not
-waited for behind goals, and a partition that was just taken not for a connection.
+Each topic has a thread and a connection, which serve one partition after another: a partition that
+was just taken is not waited for behind a connection.  Goals are read while no sessions are: turns of
+sessions that rested for long wait for theirs, and both would share one core.
 
 Source: DESIGN law 9, "A turn"; ADR 25.
 """
@@ -28,6 +29,7 @@ _READ_S = 0.2
 _SILENCE_S = 30.0
 _AGAIN_S = 1.0
 _PAUSE_S = 0.005  # between two batches: turns run meanwhile
+_LOOK_S = 0.02  # while others go first
 
 Put = Callable[[list[ReadRecord]], None]
 """Takes the next records of a partition, in a topic's thread."""
@@ -40,6 +42,7 @@ class ShelfBuilder:
         self._settings = settings
         self._stopping = threading.Event()
         self._readers: dict[str, TopicReader] = {}  # each is its thread's
+        self._sessions = 0  # partitions whose sessions are read, or are to be
         self._pools = {
             topic: ThreadPoolExecutor(1, thread_name_prefix=f"turns-{topic}")
             for topic in (SESSIONS, JOBS)
@@ -53,9 +56,14 @@ class ShelfBuilder:
         Raises: what `put` raises; BrokerError or TopologyError, for what does not pass.
         """
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(
-            self._pools[topic], self._read_all, topic, partition, end, put, closed
-        )
+        first = topic == SESSIONS
+        self._sessions += first
+        try:
+            await loop.run_in_executor(
+                self._pools[topic], self._read_all, topic, partition, end, put, closed
+            )
+        finally:
+            self._sessions -= first
 
     def stop(self) -> None:
         """Read nothing more, and let go of the connections."""
@@ -68,6 +76,7 @@ class ShelfBuilder:
     def _read_all(
         self, topic: str, partition: int, end: int, put: Put, closed: threading.Event
     ) -> None:
+        self._let_sessions_go_first(topic, closed)
         while end > 0 and not (closed.is_set() or self._stopping.is_set()):
             try:
                 for found in self._read(topic, partition, end):
@@ -75,6 +84,7 @@ class ShelfBuilder:
                         return
                     put(found)
                     closed.wait(_PAUSE_S)
+                    self._let_sessions_go_first(topic, closed)
             except BrokerError as error:
                 self._let_go(topic)
                 if not error.retryable:
@@ -83,6 +93,11 @@ class ShelfBuilder:
                 _LOG.warning("turn_records_not_read", extra=extra)
                 closed.wait(_AGAIN_S)
             else:
+                return
+
+    def _let_sessions_go_first(self, topic: str, closed: threading.Event) -> None:
+        while topic != SESSIONS and self._sessions and not self._stopping.is_set():
+            if closed.wait(_LOOK_S):
                 return
 
     def _read(self, topic: str, partition: int, end: int) -> Iterator[list[ReadRecord]]:

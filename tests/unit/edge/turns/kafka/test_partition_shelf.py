@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -151,3 +152,56 @@ async def test_once_closed_it_answers_nothing_and_fails_nobody(settings: Setting
         assert await asking == {}
         assert await due(shelf, 99) == set()
     assert failures == []
+
+
+class Sessions:
+    """Takes sessions of a partition; the reader is held up until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.come = threading.Event()
+        self.go_on = threading.Event()
+
+    def take(self, _records: object) -> None:
+        self.come.set()
+        assert self.go_on.wait(30)
+
+
+async def test_goals_are_read_once_no_sessions_are(settings: Settings) -> None:
+    write_job(settings, "a", "completed")
+    session = new_session("s1", now_ms=10)
+    write(settings, SESSIONS, "agent_session", session_record_key("s1"), session)
+    builder, closed = ShelfBuilder(settings), threading.Event()
+    sessions, goals_come = Sessions(), threading.Event()
+    read_sessions = asyncio.ensure_future(
+        builder.read(SESSIONS, HERE, 1, sessions.take, closed=closed)
+    )
+    assert await asyncio.to_thread(sessions.come.wait, 30)
+    read_goals = asyncio.ensure_future(
+        builder.read(JOBS, HERE, 1, lambda _: goals_come.set(), closed=closed)
+    )
+    assert not await asyncio.to_thread(goals_come.wait, 0.5), "both would share a core"
+    sessions.go_on.set()
+    await asyncio.wait_for(asyncio.gather(read_sessions, read_goals), 30)
+    assert goals_come.is_set()
+    builder.stop()
+
+
+async def test_goals_that_wait_for_sessions_are_let_go_of(settings: Settings) -> None:
+    write_job(settings, "a", "completed")
+    session = new_session("s1", now_ms=10)
+    write(settings, SESSIONS, "agent_session", session_record_key("s1"), session)
+    builder, closed, sessions = ShelfBuilder(settings), threading.Event(), Sessions()
+    read_sessions = asyncio.ensure_future(
+        builder.read(SESSIONS, HERE, 1, sessions.take, closed=threading.Event())
+    )
+    assert await asyncio.to_thread(sessions.come.wait, 30)
+    read_goals = asyncio.ensure_future(builder.read(JOBS, HERE, 1, raising_take, closed=closed))
+    closed.set()
+    await asyncio.wait_for(read_goals, 30)
+    sessions.go_on.set()
+    await asyncio.wait_for(read_sessions, 30)
+    builder.stop()
+
+
+def raising_take(_records: object) -> None:
+    raise AssertionError("nothing was to be read")
