@@ -5,9 +5,9 @@ most keys are, is walked without it; comparisons of such chains with texts and w
 most predicates are, are made without it as long as the types agree; and any other expression is
 given only the properties that it names.
 
-Bounds: 1,024 characters; JMESPath of a hundred levels; one comprehension at most, and one that
-costs more than the event's size only as far as `streams.expression_cost` says; regular expressions
-are the library's, which are linear.  Names that no event has, and functions that there are none of,
+Bounds: 1,024 characters; JMESPath of a hundred levels and a million steps; one comprehension at
+most, and one that costs more than the event's size only as far as `streams.expression_cost` says;
+regular expressions are the library's, which are linear.  Names that no event has, and functions that there are none of,
 are a problem at load: see `streams.expression_names` and `streams.expression_functions`.
 
 Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
@@ -21,7 +21,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jmespath
 from jmespath.exceptions import JMESPathError
 
 from streams.cel_program import compile_cel
@@ -31,7 +30,7 @@ from streams.core.wire import TriggerEvent
 from streams.expression_cost import is_costly, refusal
 from streams.expression_functions import cel_functions_problem, jmespath_functions_problem
 from streams.expression_names import MACROS, Seen, cel_names_problem, jmespath_names_problem
-from streams.jmespath_program import compile_jmespath
+from streams.jmespath_program import Program, compile_jmespath
 
 _PROGRAMS_MAX = 4_096
 _REASON_CHARS_MAX = 200
@@ -154,7 +153,7 @@ class ExpressionSet:
         return walk
 
     def _compile_jmespath(self, source: str) -> _Program:
-        program = jmespath.compile(source)
+        program = Program(source)
         return lambda event: program.search({"event": self._document(event)})
 
     def _payload(self, event: TriggerEvent) -> Any:  # noqa: ANN401 - any JSON value

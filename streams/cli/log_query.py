@@ -18,7 +18,7 @@ from streams.errors import ConfigError
 from streams.expression_functions import jmespath_functions_problem
 from streams.expression_names import jmespath_names_problem
 from streams.expressions import what_is_wrong
-from streams.jmespath_program import compile_jmespath
+from streams.jmespath_program import Program, TooManySteps, compile_jmespath
 
 __all__ = ["Query", "Start", "parse_query", "parse_start"]
 
@@ -76,7 +76,7 @@ class Query:
         kind: str | None,
         key: str | None,
         event_id: str | None,
-        where: Any,  # noqa: ANN401 - a compiled expression, which its library does not type
+        where: Program | None,
     ) -> None:
         self._kind = kind
         self._key = key
@@ -104,6 +104,9 @@ class Query:
             found = self._where.search(_document(record))
         except JMESPathError:
             return False  # a function of another type's value: the record is another kind
+        except TooManySteps as error:
+            at = record.position
+            raise ConfigError(f"--where cannot be evaluated over {at}: {error}") from error
         # JMESPath's own truth: null, false and whatever is empty do not hold; zero does.
         return found is not None and found is not False and found not in ("", [], {})
 

@@ -1,8 +1,8 @@
 """Reads what a partition has of goals, tasks and sessions, in the background, for its shelf.
 
 Each topic has a thread and a connection, which serve one partition after another: a partition that
-was just taken is not waited for behind a connection.  Goals are read while no sessions are: turns of
-sessions that rested for long wait for theirs, and both would share one core.
+was just taken is not waited for behind a connection.  Goals are read while no sessions are: turns
+of sessions that rested for long wait for theirs, and both would share one core.
 
 Source: DESIGN law 9, "A turn"; ADR 25.
 """
