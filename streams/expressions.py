@@ -7,8 +7,9 @@ given only the properties that it names.
 
 Bounds: 1,024 characters; JMESPath of a hundred levels and a million steps; one comprehension at
 most, and one that costs more than the event's size only as far as `streams.expression_cost` says;
-regular expressions are the library's, which are linear.  Names that no event has, and functions that there are none of,
-are a problem at load: see `streams.expression_names` and `streams.expression_functions`.
+regular expressions are the library's, which are linear.  Names that no event has, and functions
+that there are none of, are a problem at load: see `streams.expression_names` and
+`streams.expression_functions`.
 
 Source: FINDINGS 0 on CEL; DESIGN 7, "Expressions".
 """
