@@ -301,7 +301,7 @@ def _failed(error: BaseException) -> Failed:
     return Failed(f"{type(error).__name__}: {reason}")
 
 
-def _problem(source: str, compile_: Callable[[str], _Program]) -> str | None:
+def _problem(source: str, compile_: Callable[[str], object]) -> str | None:
     if len(source) > CHARS_MAX:
         return f"has {len(source)} characters, expected at most {CHARS_MAX}"
     if not source.strip():

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 import jmespath
+from jmespath.functions import Functions
 from jmespath.visitor import TreeInterpreter
 
 __all__ = ["DEPTH_MAX", "STEPS_MAX", "Program", "TooManySteps", "compile_jmespath"]
@@ -29,8 +30,10 @@ STEPS_MAX: Final = 1_000_000
 """A second at most: a condition of ten parts over a hundred thousand items."""
 
 _CHARS_A_STEP = 4
+_FUNCTIONS = Functions()
 
-_Node = dict[str, Any]
+_Node = Any
+"""A dictionary of `type`, `value` and `children`."""
 
 
 class TooManySteps(ValueError):  # noqa: N818 - a state of an evaluation
@@ -44,7 +47,7 @@ class Program:
     """A compiled expression; threads may share it."""
 
     def __init__(self, source: str) -> None:
-        self.tree = cast("_Node", jmespath.compile(source).parsed)
+        self.tree: _Node = jmespath.compile(source).parsed
 
     def search(self, document: Any) -> Any:  # noqa: ANN401 - any JSON value
         """Evaluate over a document.  Raises: JMESPathError; TooManySteps."""
@@ -80,7 +83,7 @@ class _Counting(TreeInterpreter):
         arguments = [self.visit(child, value) for child in node["children"]]
         if node["value"] == "join":
             self._count_join(*arguments)
-        return self._functions.call_function(node["value"], arguments)
+        return _FUNCTIONS.call_function(node["value"], arguments)
 
     def _count_join(self, separator: object = None, texts: object = None, *_more: object) -> None:
         if isinstance(separator, str) and isinstance(texts, list):

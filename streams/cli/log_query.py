@@ -97,18 +97,19 @@ class Query:
             return False
         if self._event_id is not None and self._event_id not in record.event_ids:
             return False
-        return self._where is None or self._holds(record)
+        return self._where is None or _holds(self._where, record)
 
-    def _holds(self, record: ShownRecord) -> bool:
-        try:
-            found = self._where.search(_document(record))
-        except JMESPathError:
-            return False  # a function of another type's value: the record is another kind
-        except TooManySteps as error:
-            at = record.position
-            raise ConfigError(f"--where cannot be evaluated over {at}: {error}") from error
-        # JMESPath's own truth: null, false and whatever is empty do not hold; zero does.
-        return found is not None and found is not False and found not in ("", [], {})
+
+def _holds(where: Program, record: ShownRecord) -> bool:
+    try:
+        found = where.search(_document(record))
+    except TooManySteps as error:
+        at = record.position
+        raise ConfigError(f"--where cannot be evaluated over {at}: {error}") from error
+    except Exception:  # noqa: BLE001 - over what others wrote, a library may fail in any way
+        return False  # a function of another type's value: the record is another kind
+    # JMESPath's own truth: null, false and whatever is empty do not hold; zero does.
+    return found is not None and found is not False and found not in ("", [], {})
 
 
 def _document(record: ShownRecord) -> dict[str, Any]:

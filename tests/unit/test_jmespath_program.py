@@ -103,15 +103,22 @@ def test_within_the_bound_all_is_as_the_library_has_it(document: Any, source: st
     def answer(search: Any) -> Any:
         try:
             return search(document)
-        except JMESPathError as error:
+        except (JMESPathError, TypeError) as error:  # the latter by `merge` of what is no object
             return str(error)
 
     assert answer(compile_jmespath(source).search) == answer(jmespath.compile(source).search)
 
 
+RECORD = ShownRecord(Position("trigger.outbox", 2, 7), 0, "tick", "tick", "", {}, {"a": "b"}, None)
+
+
+@pytest.mark.parametrize("source", ["merge(value, nothing)", "join(value, value)"])
+def test_what_a_function_is_not_for_does_not_hold(source: str) -> None:
+    assert not parse_query(kind=None, key=None, event_id=None, where=source).takes(RECORD)
+
+
 def test_a_person_is_told_over_which_record_a_condition_was_given_up() -> None:
     query = parse_query(kind=None, key=None, event_id=None, where="value" + " | [@, @]" * 80)
-    place = Position("trigger.outbox", 2, 7)
-    record = ShownRecord(place, 0, "tick", "tick", "", {}, {"a": "text"}, None)
-    with pytest.raises(ConfigError, match=f"--where cannot be evaluated over {place}: more than"):
-        query.takes(record)
+    expected = f"--where cannot be evaluated over {RECORD.position}: more than"
+    with pytest.raises(ConfigError, match=expected):
+        query.takes(RECORD)
