@@ -112,7 +112,7 @@ def test_within_the_bound_all_is_as_the_library_has_it(document: Any, source: st
 RECORD = ShownRecord(Position("trigger.outbox", 2, 7), 0, "tick", "tick", "", {}, {"a": "b"}, None)
 
 
-@pytest.mark.parametrize("source", ["merge(value, nothing)", "join(value, value)"])
+@pytest.mark.parametrize("source", ["merge(value, value.nothing)", "join(value, value)"])
 def test_what_a_function_is_not_for_does_not_hold(source: str) -> None:
     assert not parse_query(kind=None, key=None, event_id=None, where=source).takes(RECORD)
 
