@@ -73,4 +73,9 @@ def _print(report: FleetReport) -> None:
         sessions = str(len(worker.active_sessions))
         table.add_row(escape(worker.worker_id), escape(worker.host), str(worker.capacity), sessions)
     screen().print(table)
-    notice(f"{len(report.workers)} workers, {report.depth} turns on {report.backend}")
+    workers = _counted(len(report.workers), "worker")
+    notice(f"{workers}, {_counted(report.depth, 'turn')} on {report.backend}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -11,7 +12,9 @@ from streams import ending
 from streams.observe import logs
 
 logs.configure("INFO", "json")
-threading.Thread(target=threading.Event().wait, name="hangs-for-ever").start()
+def asks_a_broker():
+    threading.Event().wait()
+threading.Thread(target=asks_a_broker, name="hangs-for-ever").start()
 ending.end_within(float({seconds}))
 """
 
@@ -31,8 +34,10 @@ def _run(program: str) -> subprocess.CompletedProcess[str]:
 def test_a_hanging_thread_keeps_no_process_alive() -> None:
     ended = _run(_HANGS.format(seconds=0.05))
     assert ended.returncode == 1
-    assert "stop_overdue" in ended.stderr
-    assert "hangs-for-ever" in ended.stderr
+    (said,) = (json.loads(line) for line in ended.stderr.splitlines() if "stop_overdue" in line)
+    assert said["threads"] == "MainThread,hangs-for-ever"
+    assert said["calls"]["hangs-for-ever"].startswith("wait (threading.py:")
+    assert " < asks_a_broker (<string>:" in said["calls"]["hangs-for-ever"]
 
 
 def test_a_process_that_ends_does_not_wait_for_its_deadline() -> None:

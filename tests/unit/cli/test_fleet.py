@@ -56,7 +56,7 @@ def test_people_get_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert fleet("--state-dir", str(folder)) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines()[1].split() == ["w1", "hostB", "4", "1"]
-    assert "1 workers, 1 turns on sqlite" in shown.err
+    assert "1 worker, 1 turn on sqlite" in shown.err
 
 
 def test_who_watches_sees_it_change(folder: Path) -> None:
