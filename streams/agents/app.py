@@ -127,7 +127,7 @@ class StageApp(faust.App):
         topic = BatchTopic(
             self, topics=[stage.source], acks=False, value_type=bytes, value_serializer="raw"
         )
-        topic.live = self.live
+        topic.stage_settings = self.live.settings
         self.agent(
             topic,
             name=stage.name,

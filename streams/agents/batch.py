@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import faust
 from faust.types import TP
 from mode.utils.queues import ThrowableQueue
 
-if TYPE_CHECKING:
-    from streams.agents.live import LiveStage, Owned
-
+from streams.agents.owned import Owned
+from streams.settings import Settings
 
 _RECORD_BYTES = 1_024  # a larger record counts as several
 
@@ -126,19 +125,19 @@ class BatchTopic(faust.Topic):
     It is declared with `acks=False`: Faust tracks no message of it and commits nothing.
     """
 
-    live: LiveStage | None = None
+    stage_settings: Settings | None = None
 
     def _clone(self, **kwargs: Any) -> Any:
         clone: Any = super()._clone(**kwargs)
-        clone.live = self.live
+        clone.stage_settings = self.stage_settings
         return clone
 
     @property
     def queue(self) -> Any:
         """The queue of one partition's agent."""
         if self._queue is None:
-            assert self.live is not None, "a batch topic belongs to a live stage"
-            settings = self.live.settings
+            settings = self.stage_settings
+            assert settings is not None, "a batch topic belongs to a live stage"
             self._queue = BatchQueue(
                 maxsize=settings.buffer_records,
                 flow_control=self.app.flow_control,

@@ -11,19 +11,16 @@ from __future__ import annotations
 import asyncio
 import shlex
 from functools import partial
-from typing import TYPE_CHECKING
 
 from faust.types import TP
 
 from streams.agents.halt_notices import HaltNotices
 from streams.agents.halted import Halt, Word, operators_word
 from streams.agents.owned import Owned
+from streams.agents.stage_view import StageView
 from streams.core.record import Position
 from streams.engine import FoldFailed
 from streams.observe import logs
-
-if TYPE_CHECKING:
-    from streams.agents.live import LiveStage
 
 _log = logs.logger(__name__)
 
@@ -31,7 +28,7 @@ _log = logs.logger(__name__)
 class Halting:
     """The halted partitions of one live stage."""
 
-    def __init__(self, live: LiveStage) -> None:
+    def __init__(self, live: StageView) -> None:
         self._live = live
         self._waiting: set[asyncio.Task[None]] = set()
         self._notices = HaltNotices(live.settings, live.bound.codec, live.pool)

@@ -15,8 +15,9 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import faust
 from faust.exceptions import Skip
 from faust.types import TP
 
@@ -38,9 +39,6 @@ from streams.observe import logs
 from streams.observe.stage_metrics import StageMetrics
 from streams.settings import Settings
 
-if TYPE_CHECKING:
-    from streams.agents.app import StageApp
-
 _log = logs.logger(__name__)
 
 _COMMITS_AT_ONCE = 64
@@ -53,7 +51,7 @@ class LiveStage:
 
     def __init__(
         self,
-        app: StageApp,
+        app: faust.App,
         bound: BoundStage,
         settings: Settings,
         *,

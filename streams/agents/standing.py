@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from faust.types import TP
 
+from streams.agents.stage_view import StageView
 from streams.core.dispatch_index import DispatchIndex
-
-if TYPE_CHECKING:
-    from streams.agents.live import LiveStage
 
 _EVERY_S = 1.0
 
@@ -19,7 +16,7 @@ _EVERY_S = 1.0
 class Standing:
     """Fills a stage's gauges while it lives."""
 
-    def __init__(self, live: LiveStage) -> None:
+    def __init__(self, live: StageView) -> None:
         self._live = live
         self._task: asyncio.Task[None] | None = None
 

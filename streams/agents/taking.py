@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streams.agents.changelog import TIMEOUT_S, CommittedOffset
 from streams.agents.owned import Owned
+from streams.agents.stage_view import StageView
 from streams.engine import Memory, StatePosition
 from streams.errors import BrokerError, TopologyError
 from streams.observe import logs
-
-if TYPE_CHECKING:
-    from streams.agents.live import LiveStage
 
 _log = logs.logger(__name__)
 
@@ -42,7 +40,7 @@ def _look_at(taking: asyncio.Task[Any]) -> None:
 class Taking:
     """Takes partitions for one live stage."""
 
-    def __init__(self, live: LiveStage) -> None:
+    def __init__(self, live: StageView) -> None:
         self._live = live
         self._under_way: asyncio.Task[dict[int, Owned]] | None = None
 
