@@ -14,6 +14,7 @@ import time
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestPayloadError
 
 from streams.errors import ConfigError
 
@@ -130,7 +131,7 @@ class _SendersMistakes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is about us."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, HttpProcessingError):
+        if not isinstance(error, HttpProcessingError | RequestPayloadError):
             return True
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_AGAIN_S:

@@ -174,6 +174,19 @@ async def test_what_is_no_http_is_refused_and_is_no_error_of_ours(
     assert "secret" not in caplog.text
 
 
+async def test_a_body_that_nobody_reads_and_nobody_could_is_no_error_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is read to its end after the answer, and is not what its encoding says."""
+    caplog.set_level(logging.INFO)
+    told_of = b"Content-Encoding: gzip\r\nContent-Length: 6\r\n\r\n"
+    text = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n" + told_of + b"secret"
+    async with listening() as listener:
+        assert (await told(listener, text)).split(b" ")[1] == b"404"
+    assert [each.message for each in caplog.records if each.levelno > logging.INFO] == []
+    assert "secret" not in caplog.text
+
+
 async def test_a_bug_of_ours_is_told(caplog: pytest.LogCaptureFixture) -> None:
     async with listening() as listener:
         answer = await told(
