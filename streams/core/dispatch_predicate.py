@@ -46,6 +46,8 @@ from streams.core.wire import (
 DEFERRALS_MAX = 168
 """Times a dispatch may wait for its budget: a week of hours."""
 
+_TOOK_MS_MAX = 1 << 62  # an invoker says from when to when: what is between must fit where it goes
+
 _NOTHING: Usage = {"cost_usd_micros": 0, "tokens": 0}
 
 
@@ -80,7 +82,7 @@ def completed(state: State, row: RowDispatch, word: InvocationCompleted, /) -> I
     flow = index.flow(row["binding_key"])
     row = budget.release(state, row)
     usage = budget.usage_of(word)
-    took_ms = max(word["completed_at_ms"] - word["started_at_ms"], 0)
+    took_ms = min(max(word["completed_at_ms"] - word["started_at_ms"], 0), _TOOK_MS_MAX)
     verdict = _verdict(word)
     noted: list[Output] = []
     if flow.spend is not None:

@@ -94,6 +94,15 @@ def test_an_evaluation_is_an_intent_of_its_own_and_a_yes_starts_the_first_attemp
     assert only(ended, "dispatch_succeeded")["attempt"] == 1
 
 
+def test_a_time_that_no_clock_has_shown_stops_nothing() -> None:
+    log = PredicateLog()
+    log.match("a")
+    word = completed("success", "a", attempt=0, result="true")
+    times = {"started_at_ms": -(1 << 63), "completed_at_ms": (1 << 63) - 1}
+    outs = log.add("invocation_completed", {**word, **times})
+    assert only(outs, "predicate.evaluated")["latency_ms"] == 1 << 62
+
+
 def test_a_no_skips_it_without_an_attempt() -> None:
     outs = PredicateLog().evaluate("a", "false")
     skipped = only(outs, "dispatch_skipped")
