@@ -279,7 +279,7 @@ def _read_exports(value: object, place: Place) -> dict[str, str]:
     for name, target in (table_of(value, place) or {}).items():
         entry = place.field(name)
         # Kept even when it cannot be used, so that its handlers are not refused on top.
-        exports[name] = target
+        exports[name] = target if isinstance(target, str) else ""
         if not is_name(name):
             entry.refuse("is not a name that `module::function` can use")
         elif not _is_module(target):

@@ -269,12 +269,13 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
         "bad-name" = "x.py"
         absolute = "/etc/x.py"
         number = 3
+        day = 2026-01-01
         [[triggers]]
         id = "a"
         kind = "webhook"
         provider = "github"
         match = {}
-        handler = "number::fn"
+        handler = "day::fn"
         [[triggers]]
         id = "a"
         kind = "poll"
@@ -288,6 +289,7 @@ def test_every_mistake_of_a_file_is_told_at_once() -> None:
         "exports.bad-name",
         "exports.absolute",
         "exports.number",
+        "exports.day",
         "orchestrator.drain",
         "orchestrator.name",
         "[[triggers]] 2 (a): match",
