@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from streams.path_kind import is_file
+
 __all__ = [
     "ADDRESSES",
     "FILE",
@@ -84,12 +86,15 @@ def _parse_url(text: str) -> str:
 
 
 def _parse_path(text: str) -> Path:
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # `~` of nobody
+        raise ValueError(text) from error
 
 
 def _parse_file(text: str) -> Path:
     path = _parse_path(text)
-    if not path.is_file():
+    if not is_file(path):
         raise ValueError(text)
     return path
 

@@ -36,6 +36,7 @@ from streams.edge.registrar import drain_trigger, dynamic_binding, register_trig
 from streams.edge.registry_request import ANSWER_S
 from streams.edge.registry_view import RegistryView, read_registry
 from streams.errors import ManifestError
+from streams.path_kind import is_folder
 from streams.settings import Settings
 
 __all__ = [
@@ -143,7 +144,7 @@ def _register(
 
 def _path(manifest: str | Path) -> Path:
     path = Path(manifest)
-    return path / MANIFEST_NAME if path.is_dir() else path
+    return path / MANIFEST_NAME if is_folder(path) else path
 
 
 def _without_triggers(path: Path) -> Manifest:

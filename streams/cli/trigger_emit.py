@@ -27,6 +27,7 @@ from streams.edge.ingest.events import EventRequest, explain_json
 from streams.edge.registry_view import read_registry
 from streams.edge.topic_reader import require_topic
 from streams.errors import BrokerError, ConfigError
+from streams.path_kind import is_file
 from streams.settings import Settings
 
 __all__ = ["TENANT_SCOPE", "ChannelOptions", "emit_events"]
@@ -113,7 +114,7 @@ def _requests(
     if given:
         named = ", ".join(f"--{name.removesuffix('s').replace('_', '-')}" for name in given)
         raise ConfigError(f"{named} cannot be given with --file, whose lines have their own")
-    if not file.is_file():
+    if not is_file(file):
         raise ConfigError(f"--file is {file}, expected an existing file")
 
     def lines() -> Iterator[EventRequest]:

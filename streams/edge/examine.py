@@ -38,6 +38,7 @@ from streams.edge.registry_view import RegistryView, read_registry
 from streams.edge.scheduler_proposal import policy_of_environment
 from streams.errors import BrokerError, StageHalted
 from streams.kafka import make_admin
+from streams.path_kind import is_folder
 from streams.provision import plan_topics
 from streams.roles import ALL_ROLES
 from streams.settings import Settings
@@ -257,7 +258,7 @@ def _dispatcher(partition: int, rows: Collection[tuple[str, dict[str, Any]]]) ->
 
 def _secrets(settings: Settings, view: RegistryView) -> dict[str, str | None]:
     """Say of each webhook path whether it could be checked here; nothing where no secrets are."""
-    if not settings.secrets_dir.is_dir():
+    if not is_folder(settings.secrets_dir):
         return {}
     targets = targets_of(view.rows, SecretFiles(settings.secrets_dir))
     return {path: target.problem for path, target in sorted(targets.items())}

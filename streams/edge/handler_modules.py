@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from streams.handler_api import Handler
+from streams.path_kind import is_file
 
 __all__ = ["functions_of", "handler_of", "import_export"]
 
@@ -30,7 +31,7 @@ def import_export(target: str, base_dir: Path) -> ModuleType:
     if not target.endswith(".py"):
         return importlib.import_module(target)
     path = (base_dir / target).resolve()
-    if not path.is_file():
+    if not is_file(path):
         raise FileNotFoundError(str(path))
     return _import_file(path, base_dir)
 

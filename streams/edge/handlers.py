@@ -31,6 +31,7 @@ from streams.errors import ManifestError
 from streams.expressions import EXPRESSIONS
 from streams.handler_api import Executor, Handler, Place
 from streams.observe import logs
+from streams.path_kind import is_file, is_folder
 from streams.schedules import CALENDAR
 
 __all__ = ["MANIFEST_NAME", "Handlers", "Loader", "load_manifest", "raised", "read_manifest"]
@@ -50,7 +51,7 @@ def load_manifest(path: Path) -> Manifest:
     Raises ManifestError that lists every problem; handlers are not loaded (`Handlers.load`), but
     where there are other problems, those of handlers are listed as well.
     """
-    path = path / MANIFEST_NAME if path.is_dir() else path
+    path = path / MANIFEST_NAME if is_folder(path) else path
     document = read_manifest(path)
     found = parse_manifest(document, str(path), EXPRESSIONS, CALENDAR)
     if not isinstance(found, Manifest):
@@ -192,7 +193,7 @@ class Loader:
         for name, target in self._manifest.exports.items():
             if name in self._modules:
                 continue
-            if target.endswith(".py") and not (self._base_dir / target).is_file():
+            if target.endswith(".py") and not is_file(self._base_dir / target):
                 continue
             self._module(name)
         return {name: module for name, module in self._modules.items() if module is not None}
@@ -290,7 +291,7 @@ class Loader:
     def _import(self, name: str, target: str) -> ModuleType | None:
         place = f"{self._manifest.file}: exports.{name} is {shown(target)}"
         path = (self._base_dir / target).resolve()
-        if target.endswith(".py") and not path.is_file():
+        if target.endswith(".py") and not is_file(path):
             self.problems.append(f"{place}, but there is no file {path}")
             return None
         try:

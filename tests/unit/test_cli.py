@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 
 import pytest
 import typer
@@ -52,6 +53,23 @@ def test_an_expected_failure_is_a_message_a_remedy_and_an_exit_code(
         "harn: HARN_PARTITIONS is 'many', expected an integer from 1 to 1024\n"
         "  `harn settings` lists every variable\n"
     )
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("broker", "status"), ("broker", "logs")])
+def test_a_state_folder_that_is_a_file_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: tuple[str, ...],
+) -> None:
+    state_dir = tmp_path / "state"
+    state_dir.touch()
+    monkeypatch.setenv("HARN_STATE_DIR", str(state_dir))
+
+    code, out, err = run(capsys, *command)
+
+    assert (code, out) == (5, "")
+    assert f"cannot use {state_dir}/broker for the embedded Kafka: Not a directory" in err
 
 
 def test_a_named_cluster_leaves_nothing_to_start(

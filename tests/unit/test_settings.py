@@ -49,6 +49,22 @@ def test_a_named_cluster_gets_the_counts_of_a_cluster() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("HARN_STATE_DIR", "~nobody-here/state", "expected a path"),
+        ("KAFKA_SSL_CA_LOCATION", "~nobody-here/ca.crt", "expected"),
+        ("KAFKA_SSL_CA_LOCATION", "x" * 5_000, "expected"),
+    ],
+)
+def test_a_path_that_leads_nowhere_is_a_problem_and_no_accident(
+    name: str, value: str, expected: str
+) -> None:
+    [problem] = problems(**{name: value})
+    assert problem.startswith(f"{name} is ")
+    assert expected in problem
+
+
 def test_a_broker_of_ours_keeps_its_counts_when_its_address_is_known() -> None:
     assert read().with_bootstrap("127.0.0.1:1").partitions == 4
 

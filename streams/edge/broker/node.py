@@ -106,10 +106,14 @@ def stop_broker(state_dir: Path) -> bool:
 
 
 def broker_status(state_dir: Path) -> BrokerStatus:
-    """Return what is known about the embedded broker of `state_dir`, running or not."""
+    """Return what is known about the embedded broker of `state_dir`, running or not.
+
+    Raises: BrokerError when the folder may not be looked into, or is none.
+    """
     files = BrokerFiles.of(state_dir)
-    memory = files.recall()
-    running = process.find(files)
+    with _naming(files.root):
+        memory = files.recall()
+        running = process.find(files)
     uptime_s = memory_bytes = None
     if running is not None:
         with running.oneshot():

@@ -78,6 +78,11 @@ def test_a_file_that_is_no_manifest_is_refused_by_path(
     assert problem in str(caught.value)
 
 
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="cannot be read: File name too long"):
+        load_manifest(tmp_path / ("x" * 5_000))
+
+
 def test_a_byte_order_mark_is_no_part_of_a_manifest(tmp_path: Path) -> None:
     folder = write(tmp_path, ["fn"], lib="def fn(event): ...")
     path = folder / "harn.toml"
