@@ -1,0 +1,82 @@
+"""What a partition knows of queues is bounded, and so is what it says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.codec import Codec
+from streams.core.scheduler.summary import KEYS_MAX
+from streams.engine import MAX_RECORD_BYTES
+from tests.support.scheduler_log import SchedulerLog
+
+
+def drr(**fields: object) -> SchedulerLog:
+    return SchedulerLog(strategy="drr", **fields)
+
+
+def queues_of(log: SchedulerLog) -> set[str]:
+    return set(log.memory.state.index.queues)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("ack_requested", {"acks": []}),
+        ("release_requested", {"claims": [], "reason": None}),
+        ("gates_requested", {"jobs": []}),
+    ],
+)
+def test_queues_that_words_about_claims_merely_name_are_not_kept(
+    kind: str, fields: dict[str, object]
+) -> None:
+    log = drr()
+    log.ready("a")
+    worker = {"consumer_id": "w1", "incarnation": "i1"}
+    for number in range(20):
+        log.add(kind, {**worker, **fields, "queue": f"none-{number}"})
+    assert queues_of(log) == {"triage"}
+
+
+def test_queues_that_renewals_purges_and_summaries_merely_name_are_not_kept() -> None:
+    log = drr()
+    log.ready("a")
+    named = [
+        {"queue": f"none-{number}", "job_event_id": "0", "claim_id": "0.1"} for number in range(100)
+    ]
+    worker = {"consumer_id": "w1", "incarnation": "i1", "claim_ttl_ms": 1_000}
+    assert log.add("renew_requested", {**worker, "claims": named}) == []
+    log.add(
+        "purge_requested",
+        {
+            "queue": "none",
+            "request_id": "r",
+            "deliveries_partition": None,
+            "purged_by": "someone",
+            "reason": None,
+        },
+    )
+    log.add("summary_requested", {"queue": "none", "request_id": "r"})
+    assert queues_of(log) == {"triage"}
+
+
+def test_queues_that_only_a_worker_knows_go_with_it() -> None:
+    log = drr()
+    log.ready("a")
+    log.beat(queues=["triage", "empty-1", "empty-2"])
+    assert queues_of(log) == {"triage", "empty-1", "empty-2"}
+    log.beat(queues=["triage", "empty-2"], claims=["0.1"])
+    assert queues_of(log) == {"triage", "empty-2"}
+    log.now_ms += 3_600_000
+    log.ready("b")  # the worker's time is over
+    assert queues_of(log) == {"triage"}
+
+
+def test_a_summary_of_the_longest_names_and_all_weights_fits_into_a_record() -> None:
+    long = "\N{GRINNING FACE}" * 250
+    weights = {f"{number:0100}": 1 for number in range(1_000)}
+    log = drr(fairness_key="tenant_and_binding", weights=weights)
+    tenants = [f"{long}{number:06}" for number in range(KEYS_MAX + 1)]
+    log.ready(*tenants, binding_key=f"{long}{long[:6]}@v2147483647")
+    found = log.summary()
+    assert (len(found["keys"]), found["other_keys"]["ready_jobs"]) == (KEYS_MAX, 1)
+    assert len(Codec().encode("queue_summary", found)) <= MAX_RECORD_BYTES

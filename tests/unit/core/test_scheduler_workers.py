@@ -1,0 +1,66 @@
+"""Which worker is granted jobs, how many, and what it hears of jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.support.scheduler_log import SchedulerLog, claimed, keys, said
+from tests.support.stage_log import Out
+
+
+def kinds(outs: Sequence[Out]) -> list[str]:
+    return [out.kind for out in outs]
+
+
+def test_a_worker_that_divides_its_room_hears_where_jobs_wait_for_it() -> None:
+    log = SchedulerLog(strategy="drr", weights={"a": 3, "b": 2}, max_concurrent_per_key=1)
+    assert kinds(log.beat(capacity=0, divided=True)) == []
+    log.ready("a", "a", "b", "c")
+    [told] = log.beat(capacity=0, divided=True)
+    assert told.value == {"consumer_id": "w1", "incarnation": "i1", "partition": 0, "weight": 6}
+    assert kinds(log.beat(capacity=0)) == [], "who does not ask is not told"
+    # A key at its cap waits for no room.
+    outs = log.beat(capacity=1, divided=True)
+    assert keys(outs) == "a"
+    assert [out.value["weight"] for out in outs if out.kind == "jobs_waiting"] == [3]
+    outs = log.beat(capacity=2, claims=["0.1"], divided=True)
+    assert (keys(outs), kinds(outs)[-1]) == ("b c", "jobs_granted")
+
+
+def test_room_that_is_taken_back_goes_as_claims_end() -> None:
+    log = SchedulerLog()
+    log.ready("a", "a", "a", "a", "a")
+    log.beat(capacity=3)
+    assert claimed(log.beat(capacity=-2, claims=["0.1", "1.1", "2.1"])) == []
+    assert claimed(log.ack("0.1")) == []
+    assert claimed(log.ack("1.1")) == []
+    assert claimed(log.ack("2.1")) == ["3.1"]
+    assert claimed(log.beat(capacity=-9, claims=["3.1"])) == []
+    assert claimed(log.ack("3.1")) == []
+    assert claimed(log.beat(capacity=1)) == ["4.1"]
+
+
+def test_a_drain_without_room_here_hears_whether_anything_is_left() -> None:
+    log = SchedulerLog()
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["nothing_ready"]
+    log.ready("a")
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["jobs_waiting"]
+    assert claimed(log.beat(capacity=1, once=True, divided=True)) == ["0.1"]
+    log.ack("0.1")
+    assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["nothing_ready"]
+
+
+def test_a_silent_worker_is_given_nothing() -> None:
+    log = SchedulerLog(worker_ttl_ms=1_000)
+    log.beat()
+    log.tick(1_000)
+    assert said(log.ready("a")) == []
+
+
+def test_work_spreads_over_the_workers_that_have_room() -> None:
+    log = SchedulerLog()
+    log.beat("w1", 2)
+    log.beat("w2", 2)
+    outs = log.ready("a", "a", "a", "a")
+    holders = [out.value["consumer_id"] for out in outs if out.kind == "job_claimed"]
+    assert sorted(holders) == ["w1", "w1", "w2", "w2"]
