@@ -128,9 +128,29 @@ class SchedulerMachine(RuleBasedStateMachine):
     def run_out(self) -> None:
         """Nobody renews: every claim ends, and its job is there again."""
         for job in self.model.held:
-            job.held = False
+            job.held, job.open = False, True
             self.model.slots -= 1  # it leaves no room: its worker says what it has
         self._agree(claimed(self.log.tick(after_ms=TTL_MS)))
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def renew_late(self, chance: Any) -> None:
+        """A claim that has merely run out comes back, unless its key's places are others'."""
+        chosen = self._some(self.model.open, chance)
+        if chosen:
+            expected = [self.model.revive(job) for job in chosen]
+            outs = self.log.renew(*(job.claim_id for job in chosen), ttl_ms=TTL_MS)
+            words = [out.kind for out in outs if out.kind in ("claim_renewed", "claim_refused")]
+            assert words == ["claim_renewed" if each else "claim_refused" for each in expected]
+            self._agree(claimed(outs))
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def ack_late(self, chance: Any) -> None:
+        """What is done is done, though the claim has run out."""
+        chosen = self._some(self.model.open, chance)
+        if chosen:
+            for job in chosen:
+                del self.model.jobs[job.number]
+            self._agree(claimed(self.log.ack(*(job.claim_id for job in chosen))))
 
     @invariant()
     def counts(self) -> None:
@@ -157,8 +177,10 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert claims == self.model.grant(self.log.now_ms)
 
     def _some_held(self, chance: Any) -> list[Job]:
-        held = self.model.held
-        return chance.sample(held, chance.randint(0, len(held)))
+        return self._some(self.model.held, chance)
+
+    def _some(self, jobs: list[Job], chance: Any) -> list[Job]:
+        return chance.sample(jobs, chance.randint(0, len(jobs)))
 
 
 TestScheduler = SchedulerMachine.TestCase

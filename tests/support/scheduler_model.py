@@ -25,6 +25,8 @@ class Job:
     enqueued_ms: int
     fence: int = 0
     held: bool = False
+    open: bool = False
+    """Whether its last claim has merely run out."""
 
     def place(self, now_ms: int) -> tuple[int, int, int]:
         """Where it stands among the jobs of its key, and of all under fifo."""
@@ -61,6 +63,20 @@ class Model:
     def held(self) -> list[Job]:
         return [job for job in self.jobs.values() if job.held]
 
+    @property
+    def open(self) -> list[Job]:
+        return [job for job in self.jobs.values() if job.open]
+
+    def revive(self, job: Job) -> bool:
+        """A claim that has run out is renewed, if its key is below the cap; whether it is."""
+        if 0 < self.cap <= self._in_flight(self.key(job)):
+            return False
+        job.held, job.open = True, False
+        return True
+
+    def _in_flight(self, key: Key) -> int:
+        return sum(1 for other in self.held if self.key(other) == key)
+
     def key(self, job: Job) -> Key:
         """The fairness key of a job."""
         return self.dimension, job.tenant if self.dimension == "tenant" else job.binding
@@ -72,7 +88,7 @@ class Model:
             job = self._select(now_ms)
             if job is None:
                 break
-            job.held, job.fence = True, job.fence + 1
+            job.held, job.open, job.fence = True, False, job.fence + 1
             claims.append(job.claim_id)
         return claims
 
@@ -83,8 +99,7 @@ class Model:
             if not job.held:
                 ready.setdefault(self.key(job), []).append(job)
         for key in [*ready]:
-            in_flight = sum(1 for other in self.held if self.key(other) == key)
-            if 0 < self.cap <= in_flight:
+            if 0 < self.cap <= self._in_flight(key):
                 self.deferred[key] = self.deferred.get(key, 0) + 1
                 del ready[key]
         return ready

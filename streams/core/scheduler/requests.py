@@ -16,7 +16,7 @@ from streams.core.scheduler.book import Book, Claim, Queue
 from streams.core.scheduler.endings import done, headers_of, row_of
 from streams.core.scheduler.grants import DELIVERIES
 from streams.core.scheduler.job_id import claim_id, id_at
-from streams.core.scheduler.unclaimed import forget_returned, take_returned
+from streams.core.scheduler.unclaimed import forget_returned, key_of_job, take_returned
 from streams.core.state import State
 from streams.core.wire import (
     AckRequested,
@@ -76,7 +76,7 @@ def on_renew(state: State, book: Book, ask: RenewRequested, /) -> list[Output]:
         claim = in_force(queue, job, named_claim, consumer_id)
         if claim is not None:
             book.prolong(queue, claim, expires_at_ms)
-        elif _is_open(queue, job, named_claim, consumer_id) and queue.gates.may_go_on(job):
+        elif _is_open(queue, job, named_claim, consumer_id) and _may_go_on(state, book, queue, job):
             _, claim = take_returned(state, book, queue, job)
             book.hold(queue, claim._replace(expires_at_ms=expires_at_ms))
             queue.selection.claimed(claim.key, 1)
@@ -235,6 +235,13 @@ def _is_open(queue: Queue, job: str, named: str, consumer_id: str) -> bool:
         and last["consumer_id"] == consumer_id
         and claim_id(job, last["fence"]) == named
     )
+
+
+def _may_go_on(state: State, book: Book, queue: Queue, job: str) -> bool:
+    """Whether a claim that has run out may come back: its slot, or its key's, may be another's."""
+    if not queue.gates.may_go_on(job):
+        return False
+    return not queue.selection.is_full(key_of_job(state, book, queue, job))
 
 
 def refused(

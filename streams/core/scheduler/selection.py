@@ -121,8 +121,7 @@ class Selection:
 
     def refresh(self, key: Key, /, *, settled: bool = True) -> None:
         """Enter or leave the key where its jobs and claims have changed."""
-        cap = self._cap
-        capped = cap > 0 and key.in_flight >= cap and key.ready > 0
+        capped = key.ready > 0 and self.is_full(key)
         eligible = key.ready > 0 and not capped
         if settled:
             if capped != (key.capped_at is not None):
@@ -140,6 +139,10 @@ class Selection:
         ring.add(key.name)
         self.weight += key.weight
         self._offer(key)
+
+    def is_full(self, key: Key, /) -> bool:
+        """Whether a key has as many claims in force as it may have at once."""
+        return 0 < self._cap <= key.in_flight
 
     def recount(self) -> None:
         """Count for each key whether it is at its cap now: the cap or the dimension is another."""

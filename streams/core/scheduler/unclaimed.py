@@ -8,6 +8,7 @@ from __future__ import annotations
 from streams.core.scheduler.book import Book, Claim, Queue
 from streams.core.scheduler.endings import row_of
 from streams.core.scheduler.job_id import place_by_id
+from streams.core.scheduler.key import Key
 from streams.core.scheduler.policy import RANKS, fairness_key
 from streams.core.scheduler.returned import is_delayed
 from streams.core.state import State
@@ -28,6 +29,12 @@ def forget_returned(state: State, queue: Queue, job: str, /) -> RowReturned | No
     return returned
 
 
+def key_of_job(state: State, book: Book, queue: Queue, job: str, /) -> Key:
+    """Return the fairness key of a job that is in the queue."""
+    name = fairness_key(book.policy["fairness_key"], row_of(state, queue, job))
+    return queue.selection.key(name)
+
+
 def make_ready(state: State, book: Book, queue: Queue, job: str, /) -> None:
     """A returned job waits for nothing any more."""
     returned: RowReturned = {
@@ -37,8 +44,7 @@ def make_ready(state: State, book: Book, queue: Queue, job: str, /) -> None:
         "not_before_ms": None,
     }
     store_returned(state, queue, job, returned)
-    row = row_of(state, queue, job)
-    key = queue.selection.key(fairness_key(book.policy["fairness_key"], row))
+    row, key = row_of(state, queue, job), key_of_job(state, book, queue, job)
     place = place_by_id(row["occurred_at_ms"], job)
     queue.selection.add(key, place, RANKS[row["priority"]])
     queue.selection.dirty.add(key.name)
@@ -57,8 +63,7 @@ def take_returned(state: State, book: Book, queue: Queue, job: str, /) -> tuple[
     """Take a job out of those that nobody has; return it, and its last claim."""
     returned = forget_returned(state, queue, job)
     assert returned is not None, "a job that was claimed before is remembered"
-    row = row_of(state, queue, job)
-    key = queue.selection.key(fairness_key(book.policy["fairness_key"], row))
+    row, key = row_of(state, queue, job), key_of_job(state, book, queue, job)
     place, rank = place_by_id(row["occurred_at_ms"], job), RANKS[row["priority"]]
     if not is_delayed(returned):
         queue.selection.remove(key, place)

@@ -44,6 +44,19 @@ def test_5_09_an_expired_claim_that_nobody_superseded_still_counts() -> None:
     assert said(log.ack("0.1")) == ["job_acked"]
 
 
+def test_a_claim_that_ran_out_comes_not_back_into_force_above_its_keys_cap() -> None:
+    log = SchedulerLog(max_concurrent_per_key=1)
+    log.ready("a", priority="low")
+    log.beat(ttl_ms=1_000)
+    log.ready("a", priority="high")
+    log.tick(1_000)
+    assert claimed(log.beat("w2")) == ["1.1"]
+    assert [out.value["reason"] for out in log.renew("0.1")] == ["not_claimed"]
+    assert log.summary()["in_flight"] == 1
+    assert said(log.ack("0.1")) == ["job_acked"], "what is done is done"
+    assert said(log.ack("1.1", worker="w2")) == ["job_acked"]
+
+
 def test_5_13_a_purge_takes_only_what_nobody_holds() -> None:
     log = SchedulerLog()
     log.ready("a", "a")
