@@ -36,7 +36,11 @@ DELIVERIES: Final = "worker.deliveries"
 
 GRANT_BYTES_MAX: Final = 600_000
 GRANT_JOBS_MAX: Final = 500
-"""A record of grants is closed when it holds so many bytes of bodies, or so many jobs."""
+"""A record of grants is closed when it holds so many bytes of jobs, names included, or so many
+jobs: a name may be as long as its job's body."""
+
+_JOB_OVERHEAD_BYTES: Final = 192
+"""Ids, numbers and a trace of a job in a grant, at most."""
 
 HELD_MAX: Final = 1_000
 """Claims that one worker may have in one partition: its claims on a queue are one row."""
@@ -189,7 +193,7 @@ def _deliver(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJo
     part: list[GrantedJob] = []
     size = 0
     for job in jobs:
-        length = len(job["body"])
+        length = _size_of(job)
         if part and (len(part) == GRANT_JOBS_MAX or size + length > GRANT_BYTES_MAX):
             outputs.append(_delivery(state, queue, worker, part))
             part, size = [], 0
@@ -197,6 +201,13 @@ def _deliver(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJo
         size += length
     outputs.append(_delivery(state, queue, worker, part))
     return outputs
+
+
+def _size_of(job: GrantedJob) -> int:
+    """Return how many bytes a job has in a grant, at most."""
+    name = job["fairness_key"]
+    named = len(name) if name.isascii() else 4 * len(name)
+    return len(job["body"]) + named + _JOB_OVERHEAD_BYTES
 
 
 def _delivery(state: State, queue: Queue, worker: RowWorker, jobs: list[GrantedJob]) -> Output:

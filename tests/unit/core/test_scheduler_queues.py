@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streams.codec import Codec
+from streams.core.bounds import ID_CHARS_MAX
+from streams.core.ready_jobs import TRACEPARENT_BYTES_MAX
+from streams.core.scheduler.grants import GRANT_BYTES_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
 from tests.support.scheduler_log import SchedulerLog
@@ -80,3 +83,15 @@ def test_a_summary_of_the_longest_names_and_all_weights_fits_into_a_record() -> 
     found = log.summary()
     assert (len(found["keys"]), found["other_keys"]["ready_jobs"]) == (KEYS_MAX, 1)
     assert len(Codec().encode("queue_summary", found)) <= MAX_RECORD_BYTES
+
+
+def test_grants_of_jobs_with_the_longest_names_fit_into_records() -> None:
+    long = "\N{GRINNING FACE}" * ID_CHARS_MAX
+    log = drr(fairness_key="tenant_and_binding")
+    fields = {"binding_key": f"{long}@v2147483647", "traceparent": "0" * TRACEPARENT_BYTES_MAX}
+    for _ in range(8):  # a body holds the names of its job as well
+        log.ready(*[long] * 60, **fields, body=b"x" * 2_200)
+    grants = [out.value for out in log.beat(capacity=480) if out.kind == "jobs_granted"]
+    assert sum(len(each["jobs"]) for each in grants) == 480
+    sizes = [len(Codec().encode("jobs_granted", each)) for each in grants]
+    assert max(sizes) <= GRANT_BYTES_MAX + 1_000
