@@ -15,6 +15,7 @@ Source: DESIGN laws 6, 7, "State".
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,6 +45,8 @@ KEY_IDLE_MS = 3_600_000
 SUMMARY_EVERY_MS = 1_000
 SUMMARY_KEYS_PER_MS = 5
 """A queue of many fairness keys publishes less often: a summary looks at each of them."""
+
+_SHARD = re.compile(r"[0-9]{1,9}")
 
 _Held = dict[str, HeldClaim]
 
@@ -124,13 +127,13 @@ class Book:
         """Return a queue by the key under which it lives here; a new one where it is unknown."""
         found = self.queues.get(home)
         if found is None:
-            name, hash_, shard = home.partition("#")
+            name, _, shard = home.partition("#")
             found = Queue(
                 home,
                 name,
                 f"{topic_of(name)}.claims",
                 Selection(self.policy),
-                shard=int(shard) if hash_ and shard.isdigit() else None,
+                shard=int(shard) if _SHARD.fullmatch(shard) else None,
             )
             self.queues[home] = found
             self.doubtful.append(home)

@@ -27,7 +27,7 @@ from typing import Any
 
 from streams.core import bounds, revision, scheduler_policy
 from streams.core.record import Output, Record, Rejection
-from streams.core.scheduler import gate_asks, grants, jobs, requests, workers
+from streams.core.scheduler import gate_asks, grants, jobs, requests, words, workers
 from streams.core.scheduler.book import KEY_IDLE_MS, Book, key_row, load, queue_row
 from streams.core.scheduler.summary import summary
 from streams.core.scheduler.unclaimed import make_ready
@@ -225,6 +225,9 @@ def _on_record(state: State, record: Record, /) -> Answer:
     handle = _ON.get(record.kind)
     if handle is None:
         return Rejection("SCH-001", f"the scheduler has no use for kind {record.kind!r}")
+    problem = words.problem_of(record.kind, record.value)
+    if problem is not None:
+        return Rejection("SCH-007", problem)
     answer = handle(state, state.index, record)
     state.index.flush(state)
     return answer

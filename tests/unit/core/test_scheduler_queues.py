@@ -10,7 +10,7 @@ from streams.core.ready_jobs import TRACEPARENT_BYTES_MAX
 from streams.core.scheduler.grants import GRANT_BYTES_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
-from tests.support.scheduler_log import SchedulerLog
+from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed
 
 
 def drr(**fields: object) -> SchedulerLog:
@@ -95,3 +95,61 @@ def test_grants_of_jobs_with_the_longest_names_fit_into_records() -> None:
     assert sum(len(each["jobs"]) for each in grants) == 480
     sizes = [len(Codec().encode("jobs_granted", each)) for each in grants]
     assert max(sizes) <= GRANT_BYTES_MAX + 1_000
+
+
+_LONG = "x" * 590_000
+_WORKER = {"queue": QUEUE, "consumer_id": "w1", "incarnation": "i1"}
+_CLAIM = {"job_event_id": "0", "claim_id": "0.1"}
+_GATED = {**_CLAIM, "trigger_id": "t", "dispatch_id": "d", "keys": {}}
+_RENEW = {"consumer_id": "w1", "incarnation": "i1", "claim_ttl_ms": 1_000}
+_PURGE = {
+    "queue": QUEUE,
+    "request_id": "r",
+    "purged_by": "me",
+    "reason": None,
+    "deliveries_partition": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("ack_requested", {**_WORKER, "acks": [{**_CLAIM, "job_event_id": _LONG}]}),
+        ("ack_requested", {**_WORKER, "acks": [], "consumer_id": _LONG}),
+        (
+            "release_requested",
+            {**_WORKER, "reason": None, "claims": [{**_CLAIM, "claim_id": _LONG}]},
+        ),
+        ("release_requested", {**_WORKER, "reason": _LONG, "claims": [_CLAIM]}),
+        ("renew_requested", {**_RENEW, "claims": [{**_CLAIM, "queue": f"{QUEUE}:x"}]}),
+        ("renew_requested", {**_RENEW, "claims": [{**_CLAIM, "queue": QUEUE, "claim_id": _LONG}]}),
+        ("gates_requested", {**_WORKER, "jobs": [{**_GATED, "job_event_id": _LONG}]}),
+        ("gates_requested", {**_WORKER, "jobs": [_GATED], "incarnation": _LONG}),
+        ("purge_requested", {**_PURGE, "request_id": _LONG}),
+        ("purge_requested", {**_PURGE, "purged_by": _LONG}),
+        ("summary_requested", {"queue": _LONG, "request_id": "r"}),
+        ("summary_requested", {"queue": "", "request_id": "r"}),
+        ("consumer_registered", {"queue": QUEUE, "consumer_id": "w", "digest": _LONG, "gates": []}),
+        ("consumer_registered", {"queue": "a:b", "consumer_id": "w", "digest": "d", "gates": []}),
+    ],
+)
+def test_a_word_whose_names_cannot_be_repeated_is_quarantined(
+    kind: str, value: dict[str, object]
+) -> None:
+    log = drr()
+    log.ready("a", "a")
+    assert claimed(log.beat(capacity=1)) == ["0.1"]
+    before = log.rows
+    [out] = log.add(kind, value)
+    assert (out.kind, out.value["code"]) == ("record_quarantined", "rejected")
+    assert "SCH-007" in out.value["reason"]
+    assert log.rows == before
+    assert claimed(log.ack("0.1")) == ["1.1"], "the partition goes on"
+
+
+@pytest.mark.parametrize("queue", ["a#²", "a#99999999999", "a#-1", "a#1#2", "#"])
+def test_a_queue_whose_shard_is_no_number_is_answered_like_any_other(queue: str) -> None:
+    log = drr()
+    outs = log.add("summary_requested", {"queue": queue, "request_id": "r"})
+    assert [(out.kind, out.key) for out in outs] == [("queue_summary", f"summary:{queue}")]
+    assert outs[0].value["shard"] is None
