@@ -154,6 +154,8 @@ class EveryGate(RuleBasedStateMachine):
     log: SchedulerLog
     claims: dict[str, bool]
     purged: int
+    registered: int
+    gates: dict[str, Any]
 
     @initialize(
         most=st.integers(1, 2),
@@ -166,17 +168,42 @@ class EveryGate(RuleBasedStateMachine):
         self.room = room
         self.purged = 0
         self.claims = {}
+        self.registered = 0
         self.log = SchedulerLog(worker_ttl_ms=FOREVER_MS, max_deliveries=0)
-        gates: dict[str, Any] = {
+        self.gates: dict[str, Any] = {
             "throttle": {"max": starts, "period_ms": 1_000},
             "concurrency": {"max": most},
         }
         if singleton:
-            gates["singleton"] = {}
+            self.gates["singleton"] = {}
         if debounce:
-            gates["debounce"] = {"period_ms": 700, "max_wait_ms": 1_000}
-        self.log.register(triage=gates)
+            self.gates["debounce"] = {"period_ms": 700, "max_wait_ms": 1_000}
+        self._register(list(self.gates))
         self._beat()
+
+    @rule(chance=st.randoms(use_true_random=False))
+    def change(self, chance: Any) -> None:
+        """Some of the gates are gone, and come back."""
+        kept = chance.sample(list(self.gates), chance.randint(0, len(self.gates)))
+        self._register(kept)
+        for gate in {"throttle", "debounce", "concurrency", "singleton"} - set(kept):
+            assert not self._waiting(gate), "a gate that is gone holds nobody"
+
+    def _register(self, kept: list[str]) -> None:
+        self.registered += 1
+        gates = {gate: self.gates[gate] for gate in kept}
+        self._take(self.log.register(f"d{self.registered}", triage=gates))
+
+    def _waiting(self, gate: str) -> list[str]:
+        """Jobs that are kept back by a gate."""
+        rows = self.log.rows
+        return [
+            key
+            for key, row in rows.items()
+            if key.startswith("n:")
+            and (row["gated"] or row["not_before_ms"] is not None)
+            and rows[f"a{key[1:]}"]["gate"] == gate
+        ]
 
     @rule(count=st.integers(1, 4))
     def enqueue(self, count: int) -> None:

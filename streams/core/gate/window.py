@@ -76,6 +76,14 @@ def keep(
     state.rows.put(row_key(key, prefix), row)
 
 
+def unplan(state: State, key: GateKey, prefix: str = "w", /) -> None:
+    """Forget the starts that are planned and have not happened."""
+    row: RowWindow | None = state.rows.get(row_key(key, prefix))
+    if row is not None and row["planned"] not in (NONE, _AS_STARTED):
+        planned = _AS_STARTED if row["starts"] else NONE
+        state.rows.put(row_key(key, prefix), {**row, "planned": planned})
+
+
 def free_at(starts: Starts, window: Window, /) -> int:
     """When the window lets another start in; 0 when it never was full."""
     at = len(starts) - window.max * _BYTES

@@ -57,7 +57,11 @@ class GateBook:
 
     def flow(self, row: RowGated, /) -> Flow:
         """Return the gates in force for a job."""
-        return self.flows.get(row["trigger_id"], NO_FLOW)
+        return self.flow_of(row["trigger_id"])
+
+    def flow_of(self, trigger_id: str, /) -> Flow:
+        """Return the gates in force for the jobs of a trigger."""
+        return self.flows.get(trigger_id, NO_FLOW)
 
     def may_go_on(self, job: str, /) -> bool:
         """Whether a job's gates have nothing against its last claim."""

@@ -34,6 +34,7 @@ from streams.core.scheduler.book import Book, Claim, Queue
 from streams.core.scheduler.endings import dead, headers_of, row_of, skipped
 from streams.core.scheduler.gate_book import key_of
 from streams.core.scheduler.job_id import claim_id, id_at, place_by_id
+from streams.core.scheduler.returned import is_delayed
 from streams.core.scheduler.selection import Chosen
 from streams.core.scheduler.unclaimed import (
     forget_returned,
@@ -199,26 +200,22 @@ def forget(state: State, book: Book, queue: Queue, /, *jobs: str) -> None:
     """Forget jobs that leave the queue, whether they wait at a gate or hold slots."""
     known = queue.gates.jobs
     gone = [(job, known.pop(job)) for job in jobs if job in known] if known else []
-    left: dict[GateKey, RowGated] = {}
+    left: set[GateKey] = set()
     for job, row in gone:
         state.rows.delete(f"a:{queue.home}:{job}")
         if row["gate"] is not None:
             key = key_of(row, row["gate"])
             queue.gates.slots.leave(key, job)
-            left[key] = row
-    for key, row in left.items():
+            left.add(key)
+    for key in sorted(left):
         if key[0] == "throttle" and not queue.gates.slots.waiters(key):
-            _unplan(state, queue, key, row)
+            _unplan(state, queue, key)
     _free(state, book, queue, gone)
 
 
-def _unplan(state: State, queue: Queue, key: GateKey, row: RowGated) -> None:
+def _unplan(state: State, queue: Queue, key: GateKey) -> None:
     """Give up the starts that a throttle has planned: those they were planned for are gone."""
-    limit = queue.gates.flow(row).throttle
-    at = _window_key(queue, key)
-    happened, planned = window.starts_of(state, at, WINDOWS)
-    if limit is not None and planned != happened:
-        window.keep(state, at, limit, happened, happened, WINDOWS)
+    window.unplan(state, _window_key(queue, key), WINDOWS)
 
 
 def _free(state: State, book: Book, queue: Queue, holders: Iterable[tuple[str, RowGated]]) -> None:
@@ -235,22 +232,35 @@ def _free(state: State, book: Book, queue: Queue, holders: Iterable[tuple[str, R
 
 def registered(state: State, book: Book, queue: Queue, /) -> None:
     """Go on under other limits: there may be more slots than before, or a gate less."""
-    for key in sorted(queue.gates.slots.waiting):
-        if key[0] in SLOT_GATES:
+    slots = queue.gates.slots
+    for key in sorted(slots.waiting):
+        gate, trigger_id, _ = key
+        if gate in SLOT_GATES:
             _hand_out(state, book, queue, key)
+        elif gate not in queue.gates.flow_of(trigger_id).declared:
+            for job in slots.in_order(key):
+                if is_delayed(queue.returned[job]):  # else it meets the gate when it is granted
+                    _go_on(state, book, queue, job)
+            _unplan(state, queue, key)
 
 
 def _hand_out(state: State, book: Book, queue: Queue, key: GateKey) -> None:
     """Give the free slots of a gate key to those that wait, in their order."""
     slots = queue.gates.slots
     while (job := slots.first(key)) is not None:
-        row = queue.gates.jobs[job]
-        most = _slots_of(queue.gates.flow(row), key[0])
+        most = _slots_of(queue.gates.flow(queue.gates.jobs[job]), key[0])
         if most is not None and slots.held(key) >= most:
             return
-        met = _meet(state, book, queue, job, row, called=True)
-        if not met.waits:
-            make_ready(state, book, queue, job)
+        _go_on(state, book, queue, job)
+
+
+def _go_on(state: State, book: Book, queue: Queue, job: str) -> None:
+    """Let a job that waits pass its gate: it is ready, or waits at the next one."""
+    met = _meet(state, book, queue, job, queue.gates.jobs[job], called=True)
+    if met.waits:
+        store_returned(state, queue, job, waiting(queue.returned[job], met))
+    else:
+        make_ready(state, book, queue, job)
 
 
 def _slots_of(flow: Flow, gate: str) -> int | None:

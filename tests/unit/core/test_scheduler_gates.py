@@ -297,64 +297,11 @@ def test_a_purge_takes_what_waits_at_a_gate_and_gives_its_slots_back() -> None:
     replays(log)
 
 
-def test_a_registration_that_allows_more_lets_those_that_wait_go_on() -> None:
-    log = gated(3, concurrency={"max": 1})
-    log.ask(*first(3))
-    assert granted(log.register("d2", triage={"concurrency": {"max": 2}})) == {"1.2": True}
-    outs = log.register("d3")
-    assert granted(outs) == {"2.2": True}, "no gate is left"
-    assert {out.value["gates_digest"] for out in outs if out.kind == "jobs_granted"} == {"d3"}
-    replays(log)
-
-
-def test_a_lower_limit_holds_from_then_on() -> None:
-    log = gated(4, concurrency={"max": 2})
-    log.ask(*first(3))
-    log.register("d2", triage={"concurrency": {"max": 1}})
-    assert granted(log.ack("0.1")) == {}
-    assert granted(log.ack("1.1")) == {"2.2": True}
-
-
 def test_jobs_of_triggers_without_gates_are_admitted_without_a_row() -> None:
     log = gated(1)
     outs = log.ask("0.1")
     assert (answers(outs), admitted(outs)) == ("admitted", [])
     assert not [key for key in log.rows if key.startswith("a:")]
-
-
-@pytest.mark.parametrize(
-    ("definition", "problem"),
-    [
-        ("[]", "is no JSON object"),
-        ("{", "is no JSON"),
-        ("[" * 200_000, "is no JSON"),
-        ('{"throttle":"' + "x" * 200_000 + '"}', 'throttle is "xxx'),
-        ('{"batch":{"size":2,"timeout_ms":1}}', "declares batch: a job is answered by itself"),
-        ('{"concurrency":{"max":0}}', "concurrency.max is 0, expected 1 to 1000000"),
-        ('{"throttle":{"max":1}}', "throttle.period_ms is null, expected 1 to"),
-        ('{"rate_limit":{"max":10001,"period_ms":1}}', "rate_limit.max is 10001, expected 1 to"),
-        ('{"singleton":7}', "singleton is 7, expected an object"),
-        ('{"singleton":{},"max_waiting":true}', "max_waiting is true, expected 1 to"),
-        ('{"debounce":{"period_ms":1,"max_wait_ms":0}}', "debounce.max_wait_ms is 0"),
-        ('{"concurrency":{"max":1},"priority":{"key":"x"}}', "priority has no order"),
-    ],
-)
-def test_a_registration_that_cannot_be_applied_is_refused_by_name(
-    definition: str, problem: str
-) -> None:
-    log = gated(1, concurrency={"max": 1})
-    gates = [{"trigger_id": "t", "definition": definition}]
-    value = {"queue": "triage", "consumer_id": "w1", "digest": "d2", "gates": gates}
-    (out,) = log.add("consumer_registered", value, key="triage")
-    assert out.kind == "record_quarantined"
-    assert "SCH-005" in out.value["reason"]
-    assert f"gates of trigger 't': {problem}" in out.value["reason"]
-    assert log.rows["g:triage"]["digest"] == "d1"
-
-
-def test_what_a_registration_says_besides_gates_is_of_no_account() -> None:
-    log = gated(1, concurrency={"max": 1}, when_budget=7, retry="x", priority="high", timeout_ms=[])
-    assert answers(log.ask("0.1")) == "admitted"
 
 
 def test_a_request_is_bounded() -> None:
