@@ -119,6 +119,28 @@ def test_5_04_and_5_05_normal_is_promoted_after_fifteen_minutes(
     assert claimed(log.beat()) == [first]
 
 
+@pytest.mark.parametrize("strategy", ["fifo", "drr"])
+def test_a_normal_job_that_counts_as_high_goes_behind_older_high_ones(strategy: str) -> None:
+    log = SchedulerLog(strategy=strategy, starvation_age_ms=0)
+    log.ready("a", priority="high")
+    log.ready("a", occurred_at_ms=START_MS + 1)
+    log.now_ms += 900_001
+    assert claimed(log.beat(capacity=2)) == ["0.1", "1.1"]
+
+
+def test_a_job_that_comes_back_is_promoted_for_its_own_age() -> None:
+    log = drr(starvation_age_ms=1_000)
+    log.ready("a")
+    log.beat()
+    log.ready("a", "b", occurred_at_ms=START_MS + 500)
+    log.now_ms += 1_000
+    assert keys(log.beat("w2")) == "b", "the oldest job that waits is not old enough"
+    outs = log.release("0.1")
+    assert [
+        (out.value["claim_id"], out.value["promoted"]) for out in outs if out.kind == "job_claimed"
+    ] == [("0.2", True)]
+
+
 def test_5_06_low_is_never_promoted_by_rank() -> None:
     log = SchedulerLog()
     log.ready("a", priority="low")
