@@ -2121,6 +2121,7 @@ class WorkerHeartbeat(TypedDict):
     once: bool
     divided: bool
     seq: int
+    granted_at_ms: int | None
 
 
 class WorkerReplaced(TypedDict):

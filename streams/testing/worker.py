@@ -97,6 +97,7 @@ class MemoryWorker:
         self._next = kafka.spans([self._place])[self._place].end
         self._said: tuple[int, ...] = ()
         self._said_ms = self._seq = 0
+        self._granted_at_ms: dict[int, int] = {}
         self._has_news = True
         self._shares = Shares((), _BELIEVED_MS)
         self._summaries_read = [0] * kafka.partitions(worker_queue.QUEUES)
@@ -168,6 +169,7 @@ class MemoryWorker:
             return
         partition = partition_of(granted["queue"].encode(), self._kafka.partitions(REQUESTS))
         self._shares.granted(partition, self._kafka.clock.now_ms)
+        self._granted_at_ms[partition] = granted["granted_at_ms"]
         ttl_ms = min(self.terms.claim_ttl_ms, granted["claim_ttl_ms"])
         for job in granted["jobs"]:
             self._held.grant(granted["queue"], job, self._kafka.clock.now_ms + ttl_ms)
@@ -334,6 +336,7 @@ class MemoryWorker:
                 "once": False,
                 "divided": self._shares.several,
                 "seq": self._seq,
+                "granted_at_ms": self._granted_at_ms.get(partition, 0),
             }
             self._append("worker_heartbeat", None, said, partition=partition)
 

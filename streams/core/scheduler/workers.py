@@ -5,11 +5,14 @@
 | no newer than the last | none |
 | of an incarnation that was replaced | `worker_replaced`, unless it is about to leave |
 | of a new incarnation | the claims of the one before are released |
-| leaves a claim out, as the one before did | it is released: the grant never reached the worker |
+| leaves a claim out, as the one before did, and a later grant has come to it | it is released: the grant never reached the worker |
 | drains | it is given nothing more; what it gave back and was kept from it is ready again |
 
+A heartbeat may be folded long after it was said: while nobody scheduled, or much was to be folded
+before it.  What has been granted since then, as the log has it, cannot be in it, and is no loss.
+
 Source: DESIGN "A job".
-"""
+"""  # noqa: E501 - a table
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Final
 
 from streams.core.record import Output
 from streams.core.scheduler import requests
-from streams.core.scheduler.book import Book
+from streams.core.scheduler.book import Book, Claim, Queue
 from streams.core.scheduler.grants import DELIVERIES, HELD_MAX
 from streams.core.scheduler.job_id import claim_id
 from streams.core.scheduler.unclaimed import unpark
@@ -61,9 +64,21 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
         "due_ms": state.now_ms + book.policy["worker_ttl_ms"],
     }
     book.subscribe(row)
-    absent = _reconcile(state, book, row, listed, missing, outputs, restarted=restarted)
-    has = book.holding.get(consumer_id, 0) - len(absent)
-    row = {**row, "slots": min(max(beat["capacity"] + has, 0), HELD_MAX), "missing": absent}
+    if restarted:
+        outputs += _release_all(state, book, consumer_id)
+    unlisted = _unlisted(book, consumer_id, listed)
+    absent = [name for name, claim in unlisted.items() if _has_come(claim, row, beat)]
+    for name in absent:
+        if name in missing:
+            queue = book.queue(name.partition(":")[0])
+            claim = unlisted.pop(name)
+            outputs += requests.release(state, book, queue, claim, UNLISTED, counts=True)
+    has = book.holding.get(consumer_id, 0) - len(unlisted)
+    row = {
+        **row,
+        "slots": min(max(beat["capacity"] + has, 0), HELD_MAX),
+        "missing": [name for name in absent if name in unlisted],
+    }
     book.workers[consumer_id] = row
     state.rows.put(f"w:{consumer_id}", row)
     if restarted or row["draining"]:
@@ -85,30 +100,32 @@ def _replaced(beat: WorkerHeartbeat) -> Output:
     return Output(DELIVERIES, "worker_replaced", key, value, partition=partition)
 
 
-def _reconcile(
-    state: State,
-    book: Book,
-    row: RowWorker,
-    listed: set[str],
-    missing: frozenset[str],
-    outputs: list[Output],
-    *,
-    restarted: bool,
-) -> list[str]:
-    """Release what the worker does not have; return what it leaves out for the first time."""
-    absent: list[str] = []
-    for home in sorted(book.queues):
-        queue = book.queues[home]
-        for job in tuple(queue.holders.get(row["consumer_id"], ())):
-            claim = queue.held[job]
-            name = f"{home}:{claim_id(claim.job, claim.fence)}"
-            if restarted:
-                outputs += requests.release(state, book, queue, claim, RESTARTED, counts=True)
-            elif name in missing and name not in listed:
-                outputs += requests.release(state, book, queue, claim, UNLISTED, counts=True)
-            elif name not in listed:
-                absent.append(name)
-    return absent
+def _release_all(state: State, book: Book, consumer_id: str) -> list[Output]:
+    """Release what the incarnation before had."""
+    outputs: list[Output] = []
+    for _, queue, claim in _claims_of(book, consumer_id):
+        outputs += requests.release(state, book, queue, claim, RESTARTED, counts=True)
+    return outputs
+
+
+def _unlisted(book: Book, consumer_id: str, listed: set[str]) -> dict[str, Claim]:
+    """Return the claims that the worker does not list, by `<queue>:<claim id>`."""
+    found = _claims_of(book, consumer_id)
+    return {name: claim for name, _, claim in found if name not in listed}
+
+
+def _claims_of(book: Book, consumer_id: str) -> list[tuple[str, Queue, Claim]]:
+    return [
+        (f"{home}:{claim_id(job, queue.held[job].fence)}", queue, queue.held[job])
+        for home, queue in sorted(book.queues.items())
+        for job in queue.holders.get(consumer_id, ())
+    ]
+
+
+def _has_come(claim: Claim, row: RowWorker, beat: WorkerHeartbeat) -> bool:
+    """Whether the worker had been told of a claim, or of a later one, when it said this."""
+    newest_ms = beat["granted_at_ms"]
+    return newest_ms is None or claim.expires_at_ms - row["claim_ttl_ms"] <= newest_ms
 
 
 def gone(state: State, book: Book, consumer_id: str, /) -> None:

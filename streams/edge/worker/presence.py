@@ -99,6 +99,7 @@ class Presence:
         self._seq = 0
         self._idle_seq: int | None = None  # of the first heartbeat after all was done
         self._empty: set[str] = set()
+        self._granted_at_ms: dict[int, int] = {}  # the newest grant, by partition
         self._said_capacity = 0
         self._said_s = float("-inf")
         self._apart_s = min(APART_S, self._beat_s / 2)
@@ -138,11 +139,13 @@ class Presence:
         if idle or wanted or self._who.held.busy + capacity > 2 * self._said_capacity:
             self.say_soon()
 
-    def granted(self, queue_key: str) -> None:
+    def granted(self, queue_key: str, granted_at_ms: int) -> None:
         """Note that there was something for it: what was empty before may not be so now."""
         self._idle_seq = None
         self._empty.clear()
-        self._shares.granted(self._words.partition_of(queue_key), self._loop.time())
+        partition = self._words.partition_of(queue_key)
+        self._granted_at_ms[partition] = granted_at_ms
+        self._shares.granted(partition, self._loop.time())
 
     def take(self, kind: str, said: Mapping[str, Any]) -> None:
         """Take a partition's answer to a heartbeat, of this kind."""
@@ -251,6 +254,7 @@ class Presence:
                 "once": self._plan.once,
                 "divided": self._shares.several,
                 "seq": self._seq,
+                "granted_at_ms": self._granted_at_ms.get(partition, 0),
             }
             appended = self._words.heartbeat(partition, said)
             appended.add_done_callback(partial(self._error_of, "worker_heartbeat"))

@@ -223,7 +223,7 @@ class Worker:
     def _grant(self, granted: JobsGranted) -> None:
         expires_s = self._loop.time() + min(self._ttl_s, granted["claim_ttl_ms"] / 1_000)
         if self._presence is not None:
-            self._presence.granted(granted["queue"])
+            self._presence.granted(granted["queue"], granted["granted_at_ms"])
         if self._gates is not None:
             self._gates.in_force(granted["queue"], granted["gates_digest"])
         for job in granted["jobs"]:

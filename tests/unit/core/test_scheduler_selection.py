@@ -94,6 +94,9 @@ def test_mode_key_promotes_who_waits_since_it_was_served() -> None:
     log.now_ms += 5_000
     log.ready("b", occurred_at_ms=log.now_ms)
     assert keys(log.beat(capacity=2)) == "a b", "a is served once for its age, then in turn"
+    assert log.summary()["starvation_promotions_total"] == 1, (
+        "b has not waited, though never served"
+    )
 
 
 def test_6_20_fifo_goes_by_rank_then_age() -> None:

@@ -50,6 +50,32 @@ def test_a_drain_without_room_here_hears_whether_anything_is_left() -> None:
     assert kinds(log.beat(capacity=0, once=True, divided=True)) == ["nothing_ready"]
 
 
+def test_heartbeats_of_before_a_grant_do_not_take_it_back() -> None:
+    log = SchedulerLog(max_deliveries=2)
+    log.beat(capacity=1, granted_at_ms=0)
+    assert claimed(log.ready("a", "a")) == ["0.1"]
+    # Said while nobody scheduled, and folded only now: the grant was not made when it was said.
+    for _ in range(20):
+        log.now_ms += 1_000
+        assert said(log.beat(granted_at_ms=0)) == [], "what is on its way has its room"
+    assert said(log.ack("0.1")) == ["job_acked", "job_claimed"]
+
+
+def test_a_claim_that_a_worker_has_not_though_a_later_one_came_is_released() -> None:
+    log = SchedulerLog()
+    log.beat(capacity=1, granted_at_ms=0)
+    log.ready("a")
+    log.now_ms += 500
+    log.beat(capacity=1, granted_at_ms=0)
+    log.now_ms += 500
+    assert claimed(log.ready("a")) == []
+    assert claimed(log.beat(capacity=2, granted_at_ms=0)) == ["1.1"]
+    has = {"capacity": 1, "claims": ["1.1"], "granted_at_ms": log.now_ms}
+    assert said(log.beat(**has)) == []
+    assert said(log.beat(**has)) == ["job_released", "job_claimed"]
+    log.assert_replays([2], frozenset({2, 4, 6}))
+
+
 def test_a_silent_worker_is_given_nothing() -> None:
     log = SchedulerLog(worker_ttl_ms=1_000)
     log.beat()

@@ -127,12 +127,14 @@ async def test_heartbeats_name_partition_claims_and_capacity() -> None:
         "once": False,
         "divided": False,
         "seq": 1,
+        "granted_at_ms": 0,
     }
     worker.grant((1, body_of("never", 1)))
     await asyncio.sleep(1.5)
     assert worker.listed == ["1.1"]
     assert worker.heartbeat["capacity"] == 3
     assert worker.heartbeat["seq"] > 1
+    assert worker.heartbeat["granted_at_ms"] == 1, "the grant that has come"
 
 
 @virtual_time
