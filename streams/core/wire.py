@@ -1865,6 +1865,7 @@ class RowWorker(TypedDict):
     answered_seq: int
     superseded: str
     missing: Sequence[str]
+    coming: Sequence[str]
     due_ms: int
 
 

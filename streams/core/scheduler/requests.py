@@ -138,9 +138,12 @@ def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[
     """End the claims of a holder that have run out.
 
     They leave it no room: a job that failed has its place no more, and one that runs on keeps it.
+    One that was still on its way to the holder, as far as the log says, was no delivery.
     """
     outputs: list[Output] = []
     held_before = book.holding.get(consumer_id, 0)
+    known = book.workers.get(consumer_id)
+    coming = frozenset[str]() if known is None else frozenset(known["coming"])
     for job in tuple(queue.holders.get(consumer_id, ())):
         claim = queue.held[job]
         if claim.expires_at_ms > state.now_ms:
@@ -157,9 +160,9 @@ def expire(state: State, book: Book, queue: Queue, consumer_id: str, /) -> list[
         outputs.append(
             Output(queue.claims_topic, "claim_expired", claim.job, value, headers=headers)
         )
-        outputs += jobs.give_back(
-            state, book, queue, claim, deliveries=claim.delivery, expired=True
-        )
+        has_come = f"{queue.home}:{value['claim_id']}" not in coming
+        deliveries = claim.delivery if has_come else claim.delivery - 1
+        outputs += jobs.give_back(state, book, queue, claim, deliveries=deliveries, expired=True)
     worker = book.workers.get(consumer_id)
     if worker is not None:
         ended = held_before - book.holding.get(consumer_id, 0)

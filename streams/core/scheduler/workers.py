@@ -61,6 +61,7 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
         "answered_seq": answered_seq,
         "superseded": superseded,
         "missing": [],
+        "coming": [],
         "due_ms": state.now_ms + book.policy["worker_ttl_ms"],
     }
     book.subscribe(row)
@@ -78,6 +79,7 @@ def on_heartbeat(state: State, book: Book, beat: WorkerHeartbeat, /) -> list[Out
         **row,
         "slots": min(max(beat["capacity"] + has, 0), HELD_MAX),
         "missing": [name for name in absent if name in unlisted],
+        "coming": sorted(unlisted.keys() - absent),
     }
     book.workers[consumer_id] = row
     state.rows.put(f"w:{consumer_id}", row)

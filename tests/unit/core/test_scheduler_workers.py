@@ -61,6 +61,24 @@ def test_heartbeats_of_before_a_grant_do_not_take_it_back() -> None:
     assert said(log.ack("0.1")) == ["job_acked", "job_claimed"]
 
 
+def test_a_claim_that_runs_out_on_its_way_is_no_delivery() -> None:
+    log = SchedulerLog(max_deliveries=2)
+    log.beat(granted_at_ms=0, ttl_ms=1_000)
+    log.ready("a")
+    for _ in range(10):  # said while nobody scheduled, for longer than claims last
+        log.now_ms += 600
+        outs = log.beat(granted_at_ms=0, ttl_ms=1_000)
+        assert "job_dead" not in said(outs)
+    claim = next(key for key in log.rows if key.startswith("l:"))
+    [held] = log.rows[claim]["claims"]
+    has = {"capacity": 0, "claims": [f"0.{held['fence']}"], "granted_at_ms": log.now_ms}
+    assert held["delivery"] == 1
+    log.beat(**has, ttl_ms=1_000)
+    assert said(log.tick(1_000)) == ["claim_expired"], "this one has come, and counts"
+    assert log.rows["n:triage:0"]["deliveries"] == 1
+    log.assert_replays([2], frozenset({2, 5, 9}))
+
+
 def test_a_claim_that_a_worker_has_not_though_a_later_one_came_is_released() -> None:
     log = SchedulerLog()
     log.beat(capacity=1, granted_at_ms=0)
