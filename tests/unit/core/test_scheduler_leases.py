@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.scheduler_log import SchedulerLog, claimed, ready_job, said
+from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
 
 
 def test_5_02_a_job_is_claimed_acked_and_gone() -> None:
@@ -55,6 +55,31 @@ def test_a_claim_that_ran_out_comes_not_back_into_force_above_its_keys_cap() -> 
     assert log.summary()["in_flight"] == 1
     assert said(log.ack("0.1")) == ["job_acked"], "what is done is done"
     assert said(log.ack("1.1", worker="w2")) == ["job_acked"]
+
+
+def ran_out(*tenants: str) -> SchedulerLog:
+    """Jobs whose claims have merely run out, and a worker that takes nothing more."""
+    log = SchedulerLog(strategy="drr")
+    log.ready(*tenants)
+    claims = claimed(log.beat(capacity=len(tenants), ttl_ms=1_000))
+    log.beat(capacity=0, claims=claims, draining=True)
+    assert said(log.tick(1_000)) == ["claim_expired"] * len(tenants)
+    return log
+
+
+def test_a_key_whose_only_job_was_acked_late_has_no_turn() -> None:
+    log = ran_out("b")
+    assert said(log.ack("0.1")) == ["job_acked"]
+    log.ready("a", "a", "c")
+    assert keys(log.beat("w2", 3)) == "c a a"
+
+
+def test_a_job_whose_claim_came_back_and_ran_out_again_is_granted_in_its_place() -> None:
+    log = ran_out("a", "a", "a")
+    assert said(log.renew("1.1", ttl_ms=1_000)) == ["claim_renewed"]
+    assert said(log.tick(1_000)) == ["claim_expired"]
+    assert claimed(log.beat("w2", 3)) == ["0.2", "1.2", "2.2"]
+    log.assert_replays([2], frozenset({2, 4, 5}))
 
 
 def test_5_13_a_purge_takes_only_what_nobody_holds() -> None:

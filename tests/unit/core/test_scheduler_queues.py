@@ -7,6 +7,7 @@ import pytest
 from streams.codec import Codec
 from streams.core.bounds import ID_CHARS_MAX
 from streams.core.ready_jobs import TRACEPARENT_BYTES_MAX
+from streams.core.scheduler.book import KEY_IDLE_MS
 from streams.core.scheduler.grants import GRANT_BYTES_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
@@ -72,6 +73,16 @@ def test_queues_that_only_a_worker_knows_go_with_it() -> None:
     log.now_ms += 3_600_000
     log.ready("b")  # the worker's time is over
     assert queues_of(log) == {"triage"}
+
+
+def test_a_key_whose_jobs_were_purged_is_forgotten() -> None:
+    log = drr()
+    log.ready("a")
+    log.purge()
+    log.tick(KEY_IDLE_MS - 1)
+    assert "f:triage:tenant:a" in log.rows
+    log.tick(1)
+    assert "f:triage:tenant:a" not in log.rows
 
 
 def test_a_summary_of_the_longest_names_and_all_weights_fits_into_a_record() -> None:

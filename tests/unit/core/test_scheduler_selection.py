@@ -99,6 +99,15 @@ def test_mode_key_promotes_who_waits_since_it_was_served() -> None:
     )
 
 
+def test_mode_key_takes_of_a_starving_key_the_job_that_comes_first() -> None:
+    log = drr(starvation_age_ms=1_000, starvation_mode="key")
+    log.ready("a", priority="low")
+    log.now_ms += 1_000
+    log.ready("a", priority="high", occurred_at_ms=log.now_ms)
+    outs = log.beat()
+    assert [(out.value["claim_id"], out.value["promoted"]) for out in outs[:1]] == [("1.1", True)]
+
+
 def test_6_20_fifo_goes_by_rank_then_age() -> None:
     log = SchedulerLog()
     jobs = [
