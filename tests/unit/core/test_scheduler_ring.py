@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,3 +62,20 @@ def test_what_was_found_is_removed_though_its_block_was_split_or_emptied(
         last = name
     assert ring.after(last) is None
     assert len(NAMES) > module._BLOCK * 2, "blocks were split"
+
+
+@pytest.mark.parametrize("step", [1, 7, 1_009, 2_999])
+def test_a_walk_round_a_ring_of_many_blocks_meets_each_name_once(step: int) -> None:
+    mixed = [NAMES[at * step % len(NAMES)] for at in range(len(NAMES))]
+    ring = Ring()
+    for name in mixed:
+        ring.add(name)
+    met, name = list[str](), None
+    for _ in NAMES:
+        name = ring.after(name)
+        assert name is not None
+        met.append(name)
+    assert met == NAMES
+    for name in reversed(mixed):
+        ring.remove(name)
+    assert not ring
