@@ -8,7 +8,7 @@ from streams.codec import Codec
 from streams.core.bounds import ID_CHARS_MAX
 from streams.core.ready_jobs import TRACEPARENT_BYTES_MAX
 from streams.core.scheduler.book import KEY_IDLE_MS
-from streams.core.scheduler.grants import GRANT_BYTES_MAX
+from streams.core.scheduler.grants import GRANT_BYTES_MAX, GRANT_JOBS_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
 from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed
@@ -106,6 +106,14 @@ def test_grants_of_jobs_with_the_longest_names_fit_into_records() -> None:
     assert sum(len(each["jobs"]) for each in grants) == 480
     sizes = [len(Codec().encode("jobs_granted", each)) for each in grants]
     assert max(sizes) <= GRANT_BYTES_MAX + 1_000
+
+
+def test_a_record_of_grants_holds_so_many_jobs_at_most() -> None:
+    log = drr()
+    log.ready(*["a"] * (GRANT_JOBS_MAX + 1))
+    outs = log.beat(capacity=GRANT_JOBS_MAX + 1)
+    grants = [out.value["jobs"] for out in outs if out.kind == "jobs_granted"]
+    assert [len(jobs) for jobs in grants] == [GRANT_JOBS_MAX, 1]
 
 
 _LONG = "x" * 590_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.scheduler_log import SchedulerLog, claimed, keys, said
+from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed, keys, ready_job, said
 from tests.support.stage_log import Out
 
 
@@ -92,6 +92,24 @@ def test_a_claim_that_a_worker_has_not_though_a_later_one_came_is_released() -> 
     assert said(log.beat(**has)) == []
     assert said(log.beat(**has)) == ["job_released", "job_claimed"]
     log.assert_replays([2], frozenset({2, 4, 6}))
+
+
+def test_queues_of_a_partition_take_turns_at_the_room_of_a_worker() -> None:
+    log = SchedulerLog()
+    queues = [QUEUE, "bulk", "quick"]
+    for queue in queues:
+        jobs = [ready_job(number) for number in range(3)]
+        told = {"queue": queue, "source_partition": 0, "first_offset": 0, "next_offset": 3}
+        log.add("jobs_ready", {**told, "shard": None, "shards": 1, "jobs": jobs})
+    outs, served = log.beat(capacity=1, queues=queues), list[str]()
+    for _ in range(9):
+        [claim] = [out.value for out in outs if out.kind == "job_claimed"]
+        served.append(claim["queue"])
+        acks = [{"job_event_id": claim["job_event_id"], "claim_id": claim["claim_id"]}]
+        word = {"queue": claim["queue"], "consumer_id": "w1", "incarnation": "i1", "acks": acks}
+        outs = log.add("ack_requested", word)
+    assert served == ["bulk", "quick", QUEUE] * 3
+    log.assert_replays([2], frozenset({3, 5, 6}))
 
 
 def test_a_silent_worker_is_given_nothing() -> None:
