@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
 
 
@@ -55,6 +57,16 @@ def test_a_claim_that_ran_out_comes_not_back_into_force_above_its_keys_cap() -> 
     assert log.summary()["in_flight"] == 1
     assert said(log.ack("0.1")) == ["job_acked"], "what is done is done"
     assert said(log.ack("1.1", worker="w2")) == ["job_acked"]
+
+
+@pytest.mark.parametrize(("asked_ms", "lasts_ms"), [(-5, 100), (2**62, 86_400_000)])
+def test_a_claim_lasts_neither_no_time_nor_for_ever(asked_ms: int, lasts_ms: int) -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    [claim] = [out.value for out in log.beat(ttl_ms=asked_ms) if out.kind == "job_claimed"]
+    assert claim["expires_at_ms"] - claim["claimed_at_ms"] == lasts_ms
+    [renewed] = [out.value for out in log.renew("0.1", ttl_ms=asked_ms)]
+    assert renewed["expires_at_ms"] - renewed["renewed_at_ms"] == lasts_ms
 
 
 def ran_out(*tenants: str) -> SchedulerLog:

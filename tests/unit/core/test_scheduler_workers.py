@@ -19,6 +19,7 @@ def test_a_worker_that_divides_its_room_hears_where_jobs_wait_for_it() -> None:
     [told] = log.beat(capacity=0, divided=True)
     assert told.value == {"consumer_id": "w1", "incarnation": "i1", "partition": 0, "weight": 6}
     assert kinds(log.beat(capacity=0)) == [], "who does not ask is not told"
+    assert kinds(log.beat(capacity=0, divided=True, draining=True)) == [], "who leaves, neither"
     # A key at its cap waits for no room.
     outs = log.beat(capacity=1, divided=True)
     assert keys(outs) == "a"
