@@ -79,6 +79,17 @@ def ran_out(*tenants: str) -> SchedulerLog:
     return log
 
 
+def test_of_a_claim_that_ran_out_only_its_holder_may_speak_and_only_of_the_last_one() -> None:
+    log = ran_out("a")
+    assert [out.value["reason"] for out in log.ack("0.1", worker="w2")] == ["not_claimed"]
+    assert [out.value["reason"] for out in log.renew("0.1", worker="w2")] == ["not_claimed"]
+    assert claimed(log.beat(ttl_ms=1_000)) == ["0.2"]
+    log.beat(capacity=0, claims=["0.2"], draining=True)
+    assert said(log.tick(1_000)) == ["claim_expired"]
+    assert [out.value["reason"] for out in log.ack("0.1")] == ["not_claimed"]
+    assert said(log.ack("0.2")) == ["job_acked"]
+
+
 def test_a_key_whose_only_job_was_acked_late_has_no_turn() -> None:
     log = ran_out("b")
     assert said(log.ack("0.1")) == ["job_acked"]
