@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from streams.core.scheduler import requests
 from tests.support.scheduler_log import SchedulerLog, claimed, keys, ready_job, said
 
 
@@ -90,6 +91,18 @@ def test_of_a_claim_that_ran_out_only_its_holder_may_speak_and_only_of_the_last_
     assert said(log.ack("0.2")) == ["job_acked"]
 
 
+@pytest.mark.parametrize("how", ["release", "incarnation"])
+def test_a_claim_that_was_given_back_or_taken_counts_no_more(how: str) -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat()
+    log.beat(capacity=-1, claims=["0.1"])
+    log.release("0.1") if how == "release" else log.beat(capacity=0, incarnation="i2")
+    assert log.summary()["ready"] == 1
+    assert [out.value["reason"] for out in log.ack("0.1")] == ["not_claimed"]
+    assert [out.value["reason"] for out in log.renew("0.1")] == ["not_claimed"]
+
+
 def test_a_key_whose_only_job_was_acked_late_has_no_turn() -> None:
     log = ran_out("b")
     assert said(log.ack("0.1")) == ["job_acked"]
@@ -137,6 +150,20 @@ def test_a_purge_takes_what_waits_for_a_drain_to_end() -> None:
     assert [log.summary()[name] for name in ("ready", "delayed", "purged")] == [0, 0, 2]
     assert claimed(log.beat(capacity=2, once=True, draining=True)) == []
     assert [out.value["reason"] for out in log.ack("0.1")] == ["unknown_job"]
+
+
+def test_a_purge_removes_so_many_at_most_and_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "PURGE_MAX", 3)
+    log = SchedulerLog()
+    log.ready("a", "a")
+    log.beat(capacity=2, once=True)
+    log.beat(capacity=-2, claims=["0.1", "1.1"], once=True)
+    log.release("0.1", "1.1")
+    log.ready("a", "a", "b", "b")
+    assert [log.summary()[name] for name in ("ready", "delayed")] == [4, 2]
+    for purged in (3, 3, 0):
+        outs = log.purge()
+        assert (said(outs), outs[-1].value["purged"]) == (["job_purged"] * purged, purged)
 
 
 def test_a_claim_that_runs_out_leaves_its_worker_no_more_room_than_it_said() -> None:

@@ -104,11 +104,32 @@ async def test_a_process_stopped_beyond_its_claims_begins_anew_and_acks_nothing_
 
 @virtual_time
 async def test_a_grant_that_comes_twice_is_run_once() -> None:
-    worker = await rig("never", "answer").start()
-    worker.grant((1, body_of("never", 1)))
-    worker.grant((1, body_of("never", 1)))
+    began: list[str] = []
+
+    async def note(event: Event) -> None:
+        began.append(event.id)
+        await asyncio.sleep(2)
+
+    worker = await WorkerRig(trigger("note", "note"), functions={"note": note}).start()
+    worker.grant((1, body_of("note", 1)))
+    worker.grant((1, body_of("note", 1)))
+    await asyncio.sleep(1.5)
+    assert (began, worker.listed) == (["e1"], ["1.1"])
     await asyncio.sleep(2)
-    assert worker.listed == ["1.1"]
+    assert (began, worker.acked) == (["e1"], ["1.1"])
+
+
+@virtual_time
+async def test_a_claim_that_was_lost_is_not_renewed_though_its_handler_runs_on() -> None:
+    worker = await rig("sleep_an_hour").start()
+    worker.grant((1, body_of("sleep_an_hour", 1)))
+    await settle()
+    worker.log.failures = [BrokerError("away", retryable=True)] * 10_000
+    await asyncio.sleep(TTL_S + 2)
+    worker.log.failures = []
+    await asyncio.sleep(2 * TTL_S)
+    assert worker.renewed == [], "another worker may have it by now"
+    assert worker.listed == []
 
 
 @virtual_time
@@ -198,3 +219,4 @@ async def test_failed_jobs_are_borne_up_to_the_bound_on_claims() -> None:
     assert worker.heartbeat["capacity"] == 0
     await asyncio.sleep(TTL_S)
     assert worker.heartbeat["capacity"] >= 64
+    assert (worker.worker.held.busy, worker.worker.held.failed) == (0, 0)

@@ -28,7 +28,12 @@ async def urgent(event: Event) -> bool:
     return bool(event.payload["urgent"])
 
 
-FUNCTIONS = {"note": note, "urgent": urgent}
+async def slow(event: Event) -> None:
+    RAN.append(event.id)
+    await asyncio.sleep(1)
+
+
+FUNCTIONS = {"note": note, "urgent": urgent, "slow": slow}
 GATES = {
     "concurrency": {"max": 1, "key": "event.payload.repo"},
     "throttle": {"period": "1s", "max": 5},
@@ -39,8 +44,8 @@ def rig(concurrency: int = 2, once: bool = False, **more: Any) -> WorkerRig:
     RAN.clear()
     PREDICATES.clear()
     gated = trigger("gated", "note", **{**GATES, **more})
-    free = trigger("free", "note")
-    return WorkerRig(gated, free, functions=FUNCTIONS, concurrency=concurrency, once=once)
+    others = trigger("free", "note"), trigger("slow", "slow")
+    return WorkerRig(gated, *others, functions=FUNCTIONS, concurrency=concurrency, once=once)
 
 
 def job(number: int, **payload: Any) -> tuple[int, bytes]:
@@ -83,6 +88,18 @@ async def test_what_is_admitted_runs_and_what_is_not_is_forgotten_without_a_word
     await asyncio.sleep(2)
     assert worker.listed == []
     assert (worker.released, worker.heartbeat["capacity"] >= 2) == ([], True)
+
+
+@virtual_time
+async def test_what_was_admitted_begins_before_what_merely_waits() -> None:
+    worker = await rig(concurrency=1).start()
+    worker.grant(job(1))
+    await settle()
+    worker.grant((2, body_of("slow", 2)), (3, body_of("slow", 3)))
+    await settle()
+    worker.gates_answer(j1="admitted")
+    await asyncio.sleep(5)
+    assert RAN == ["e2", "e1", "e3"]
 
 
 @virtual_time
