@@ -138,6 +138,15 @@ def test_5_18_a_drain_gets_no_job_twice() -> None:
     assert claimed(log.beat(once=True, draining=True)) == ["0.2"]
 
 
+def test_what_a_drain_gives_back_as_it_leaves_is_ready_at_once() -> None:
+    log = SchedulerLog()
+    log.ready("a")
+    log.beat(once=True)
+    log.beat(capacity=0, claims=["0.1"], once=True, draining=True)
+    log.beat("w2", incarnation="other")
+    assert said(log.release("0.1")) == ["job_released", "job_claimed"]
+
+
 def test_a_purge_takes_what_waits_for_a_drain_to_end() -> None:
     log = SchedulerLog()
     log.ready("a", "a")
@@ -184,6 +193,8 @@ def test_a_repeat_of_the_relay_is_dropped() -> None:
     log.beat(capacity=9)
     log.ack("0.1", "1.1")
     assert log.relay([ready_job(0), ready_job(1), ready_job(2)], 0)[0].value["claim_id"] == "2.1"
+    assert log.relay([ready_job(0), ready_job(1)], 0) == []
+    assert log.relay([ready_job(2)], 2) == [], "an older repeat makes nothing new again"
 
 
 def test_a_new_incarnation_releases_the_claims_of_the_one_before() -> None:

@@ -147,3 +147,10 @@ def test_acks_that_bring_no_grant_are_forgotten() -> None:
     assert trip.seconds == ROUND_TRIP_S
     trip.granted(f"{REQUESTS}/0/1/0", 0.1)
     assert trip.seconds == pytest.approx(0.1)
+
+
+def test_one_quick_job_among_slow_ones_asks_for_no_hundreds() -> None:
+    room = Room(2)
+    room.ended(1.0)
+    room.ended(0.0)
+    assert room.limit == 2

@@ -181,3 +181,11 @@ def test_where_all_have_a_backlog_each_soon_has_its_part_by_weight(
         for partition, weight in weights.items():
             ideal = places * weight / whole
             assert abs(has[partition] - max(ideal, 1)) <= len(weights)
+
+
+def test_a_partition_whose_jobs_waited_long_ago_weighs_nothing() -> None:
+    shares = Shares((0, 1), 10.0)
+    shares.waiting(0, 5, 0.0)
+    assert shares.divide(10.0, free=4, ending=0, has={}) == {0: 4, 1: 0}
+    assert not shares.waits(10.1)
+    assert shares.divide(10.1, free=4, ending=0, has={}) == {0: 2, 1: 2}
