@@ -112,6 +112,7 @@ class _Scheduler:
             "once": False,
             "divided": False,
             "seq": self._seq,
+            "granted_at_ms": None,
         }
         return self.fold("worker_heartbeat", heartbeat)
 
