@@ -203,6 +203,7 @@ def test_a_new_incarnation_releases_the_claims_of_the_one_before() -> None:
     log.beat()
     outs = log.beat(incarnation="i2")
     assert said(outs) == ["job_released", "job_claimed"]
+    assert log.beat(incarnation="i2", claims=["0.2"]) == []
     [told] = log.beat()
     assert (told.kind, told.topic) == ("worker_replaced", "worker.deliveries")
     assert told.value == {"consumer_id": "w1", "incarnation": "i1"}

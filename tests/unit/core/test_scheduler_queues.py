@@ -8,7 +8,7 @@ from streams.codec import Codec
 from streams.core.bounds import ID_CHARS_MAX
 from streams.core.ready_jobs import TRACEPARENT_BYTES_MAX
 from streams.core.scheduler.book import KEY_IDLE_MS
-from streams.core.scheduler.grants import GRANT_BYTES_MAX, GRANT_JOBS_MAX
+from streams.core.scheduler.grants import GRANT_BYTES_MAX, GRANT_JOBS_MAX, HELD_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
 from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed
@@ -106,6 +106,15 @@ def test_grants_of_jobs_with_the_longest_names_fit_into_records() -> None:
     assert sum(len(each["jobs"]) for each in grants) == 480
     sizes = [len(Codec().encode("jobs_granted", each)) for each in grants]
     assert max(sizes) <= GRANT_BYTES_MAX + 1_000
+
+
+def test_a_worker_has_so_many_claims_at_most_whatever_it_asks_for() -> None:
+    log = drr()
+    log.ready(*["a"] * (HELD_MAX + 1))
+    held = claimed(log.beat(capacity=2**31 - 1))
+    assert len(held) == HELD_MAX
+    assert claimed(log.beat(capacity=1, claims=held)) == []
+    assert claimed(log.ack(held[0])) == [f"{HELD_MAX}.1"]
 
 
 def test_a_record_of_grants_holds_so_many_jobs_at_most() -> None:
