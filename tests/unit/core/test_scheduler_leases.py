@@ -138,6 +138,21 @@ def test_5_18_a_drain_gets_no_job_twice() -> None:
     assert claimed(log.beat(once=True, draining=True)) == ["0.2"]
 
 
+@pytest.mark.parametrize("how", ["silent", "restarted"])
+def test_what_a_drain_gave_back_is_ready_again_once_that_drain_is_gone(how: str) -> None:
+    log = SchedulerLog(worker_ttl_ms=1_000)
+    log.ready("a")
+    log.beat(once=True)
+    log.release("0.1")
+    assert log.summary()["delayed"] == 1
+    if how == "silent":
+        log.now_ms += 500
+        assert claimed(log.beat("w2")) == []
+        assert claimed(log.tick(500)) == ["0.2"]
+    else:
+        assert claimed(log.beat(once=True, incarnation="i2")) == ["0.2"]
+
+
 def test_what_a_drain_gives_back_as_it_leaves_is_ready_at_once() -> None:
     log = SchedulerLog()
     log.ready("a")
@@ -215,8 +230,9 @@ def test_a_claim_that_two_heartbeats_do_not_list_is_released() -> None:
     log = SchedulerLog()
     log.ready("a")
     log.beat()
-    assert said(log.beat()) == []
-    assert said(log.beat()) == ["job_released", "job_claimed"]
+    assert said(log.beat(seq=2)) == []
+    assert said(log.beat(seq=2)) == [], "that was the same one again"
+    assert said(log.beat(seq=3)) == ["job_released", "job_claimed"]
 
 
 def test_a_job_dies_of_too_many_deliveries() -> None:

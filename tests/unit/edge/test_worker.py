@@ -67,6 +67,48 @@ async def test_a_response_that_an_outage_kept_out_is_appended_again_before_the_a
 
 
 @virtual_time
+async def test_jobs_that_ended_together_are_all_acked_though_one_response_is_late() -> None:
+    worker = await rig("answer").start()
+    worker.log.failures = [BrokerError("away", retryable=True)]
+    worker.grant((1, body_of("answer", 1)), (2, body_of("answer", 2)))
+    await asyncio.sleep(1)
+    assert sorted(worker.acked) == ["1.1", "2.1"]
+    assert worker.counts.settlements == {True: 2}
+
+
+async def outage_before_the_ack() -> WorkerRig:
+    """A worker whose response is in the log, and whose broker is away from then on."""
+    worker = await rig("answer").start()
+    worker.log.held = []
+    worker.grant((1, body_of("answer", 1)))
+    await settle()
+    assert "1.1" in worker.responses
+    worker.log.failures = [BrokerError("away", retryable=True)] * 10_000
+    worker.log.release()
+    return worker
+
+
+@virtual_time
+async def test_an_ack_that_an_outage_kept_out_is_appended_again() -> None:
+    worker = await outage_before_the_ack()
+    await asyncio.sleep(5)
+    worker.log.failures = []
+    await asyncio.sleep(5)
+    assert worker.acked == ["1.1"]
+    assert worker.counts.settlements == {True: 1}
+
+
+@virtual_time
+async def test_an_ack_that_an_outage_kept_out_for_longer_than_its_claim_is_given_up() -> None:
+    worker = await outage_before_the_ack()
+    await asyncio.sleep(TTL_S + 2)
+    worker.log.failures = []
+    await asyncio.sleep(5)
+    assert worker.acked == [], "another worker may have the job by now"
+    assert worker.counts.settlements == {False: 1}
+
+
+@virtual_time
 async def test_what_the_broker_refuses_for_good_fails_the_worker() -> None:
     worker = await rig("answer").start()
     worker.log.failures = [BrokerError("not allowed", retryable=False)]
