@@ -83,6 +83,7 @@ def test_a_key_whose_jobs_were_purged_is_forgotten() -> None:
     assert "f:triage:tenant:a" in log.rows
     log.tick(1)
     assert "f:triage:tenant:a" not in log.rows
+    assert log.summary()["keys_total"] == 0
 
 
 def test_a_summary_of_the_longest_names_and_all_weights_fits_into_a_record() -> None:

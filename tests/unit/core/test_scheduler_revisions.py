@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.core.revision import RevisionGap
+from streams.core.scheduler.book import KEY_IDLE_MS
 from streams.engine import FoldFailed
 from tests.support.revisions import revision
 from tests.support.scheduler_log import SchedulerLog, claimed, keys
@@ -78,6 +79,16 @@ def test_keys_of_a_dimension_that_comes_back_have_the_credit_that_they_had() -> 
     assert {key["fairness_key"]: key["deficit"] for key in log.summary()["keys"]} == before
     assert keys(log.ack(*done)) == "a b b"
     log.assert_replays([3], frozenset({1, 4, 7, 9}))
+
+
+def test_a_key_of_a_dimension_of_before_is_forgotten_and_its_namesake_stays() -> None:
+    log = drr(starvation_age_ms=0)
+    log.ready("x", binding_key="x")
+    log.policy(strategy="drr", fairness_key="binding", starvation_age_ms=0)
+    log.tick(KEY_IDLE_MS)
+    assert [key for key in log.rows if key.startswith("f:")] == ["f:triage:binding:x"]
+    assert claimed(log.beat()) == ["0.1"]
+    log.assert_replays([1], frozenset({2, 4}))
 
 
 # ---------------------------------------------------------------------- revisions

@@ -63,6 +63,8 @@ async def test_once_ends_when_nothing_is_ready_after_all_was_done() -> None:
     worker.grant((1, body_of("answer", 1)), (2, body_of("explode", 2)))
     worker.nothing_ready(1)  # said before these were done: it says nothing of them
     await asyncio.sleep(0.5)
+    worker.nothing_ready(1)  # the same, and late
+    await settle()
     assert not worker.worker.emptied.done()
     worker.nothing_ready(worker.heartbeat["seq"])
     await asyncio.wait_for(worker.worker.emptied, 1)
