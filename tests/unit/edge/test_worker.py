@@ -9,6 +9,7 @@ import pytest
 from streams.core.placement import partition_of
 from streams.edge.worker.deliveries import Delivered
 from streams.errors import BrokerError
+from streams.handler_api import Event
 from tests.support.virtual_time import virtual_time
 from tests.support.worker_edge import CONSUMER_ID, WorkerRig, body_of, settle, trigger
 from tests.support.worker_handlers import FUNCTIONS, TTL_S, rig
@@ -115,6 +116,36 @@ async def test_what_the_broker_refuses_for_good_fails_the_worker() -> None:
     worker.grant((1, body_of("answer", 1)))
     with pytest.raises(BrokerError, match="not allowed"):
         await worker.worker.failed
+
+
+@virtual_time
+async def test_a_predicate_that_takes_too_long_lets_nothing_pass() -> None:
+    ran: list[str] = []
+
+    async def note(event: Event) -> None:
+        ran.append(event.id)
+
+    async def ponder(_event: Event) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    gated = trigger("note", "note", when="ponder", when_budget={"timeout": "1s"})
+    worker = await WorkerRig(gated, functions={"note": note, "ponder": ponder}).start()
+    worker.grant((1, body_of("note", 1)))
+    await asyncio.sleep(5)
+    assert (ran, worker.acked) == ([], [])
+    assert worker.responses["1.1"]["outcome"] == "failed"
+
+
+@virtual_time
+async def test_a_job_of_a_shard_is_known_by_its_queue() -> None:
+    worker = await rig("answer", queue_keys=("bulk#3",)).start()
+    worker.grant((1, body_of("answer", 1)), queue_key="bulk#3")
+    await settle()
+    assert worker.place_of("job_response").topic == "worker.bulk.responses"
+    response = worker.responses["1.1"]
+    assert (response["queue"], '"key":"worker.bulk/1"' in response["result"]) == ("bulk", True)
+    assert worker.place_of("ack_requested").value["queue"] == "bulk#3"
 
 
 @virtual_time
