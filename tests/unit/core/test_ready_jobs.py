@@ -125,6 +125,9 @@ def test_a_word_holds_so_many_bytes_and_a_larger_job_alone() -> None:
     dealt = [job(0, size=half), job(1, size=half), job(2), job(3, size=JOB_BYTES_MAX), job(4)]
     words = words_of(SOURCE, dealt, 0, 5)
     assert offsets(words) == [[0, 1], [2], [3], [4]]
+    values: list[Any] = [word.value for word in words]
+    spans = [(each["first_offset"], each["next_offset"]) for each in values]
+    assert spans == [(0, 2), (2, 3), (3, 4), (4, 5)]
     for word in words:
         assert len(CODEC.encode(word.kind, word.value)) <= MAX_INPUT_BYTES
 
