@@ -259,6 +259,18 @@ def test_a_full_gate_ends_a_job_on_record() -> None:
     replays(log)
 
 
+def test_a_job_that_was_admitted_before_has_room_at_a_full_gate() -> None:
+    log = gated(3, concurrency={"max": 1}, max_waiting=1)
+    assert answers(log.ask("0.1", "1.1")) == "admitted delayed"
+    log.beat(capacity=-1, claims=["0.1", "2.1"])
+    assert granted(log.release("0.1")) == {}, "1 has the slot, and no worker yet"
+    outs = log.ask("2.1")
+    assert (answers(outs), granted(outs)) == ("delayed", {"1.2": True})
+    assert "job_dead" not in said(outs)
+    assert log.summary()["delayed"] == 2
+    replays(log)
+
+
 def test_asking_twice_is_answered_alike_and_counted_once() -> None:
     log = gated(2, rate_limit={"max": 1, "period_ms": 1_000})
     assert answers(log.ask("0.1")) == "admitted"
