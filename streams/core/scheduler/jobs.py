@@ -28,11 +28,11 @@ DLQ = "trigger.dlq"
 def on_jobs_ready(state: State, book: Book, home: str, ready: JobsReady, /) -> list[Output]:
     """Take the jobs that are new; a repeat of the relay is dropped."""
     queue = book.queue(home)
-    queue.known, queue.shards = True, ready["shards"]
     partition = ready["source_partition"]
     following = queue.relayed.get(partition, 0)
     if ready["next_offset"] <= following:
-        return []
+        return []  # and nothing of it is taken: a row that is not written would not have it
+    queue.known, queue.shards = True, ready["shards"]
     room = book.policy["max_waiting"] - queue.waiting
     dimension, rows, selection = book.policy["fairness_key"], state.rows, queue.selection
     outputs: list[Output] = []
@@ -69,9 +69,9 @@ def on_jobs_ready(state: State, book: Book, home: str, ready: JobsReady, /) -> l
 def on_job_rejected(book: Book, home: str, rejected: JobRejected, /) -> list[Output]:
     """Quarantine what is no job, under its own position, once."""
     queue, partition = book.queue(home), rejected["source_partition"]
-    queue.known = True
     if rejected["offset"] < queue.relayed.get(partition, 0):
         return []
+    queue.known = True
     queue.relayed[partition] = rejected["offset"] + 1
     book.dirty[home] = queue
     position = Position(rejected["topic"], partition, rejected["offset"])

@@ -1,7 +1,8 @@
 """Whether what a word names can be answered: names are copied into rows, keys and several fields.
 
 A word with a name that is longer than any of ours, or that is none, is quarantined; answered, it
-would make a record above the engine's bound, and halt its partition.
+would make a record above the engine's bound, and halt its partition.  So is one of jobs at places
+that no topic has: they could not be told apart, or not be found again.
 
 Source: DESIGN laws 8, 9.
 """
@@ -31,6 +32,8 @@ _CLAIMS: Final = {
     "release_requested": "claims",
     "gates_requested": "jobs",
 }
+_PARTITIONS_MAX: Final = 1 << 16
+_OFFSETS_MAX: Final = 1 << 62
 _CHECKED_ELSEWHERE: Final = frozenset({"worker_heartbeat", "revision_published"})
 
 
@@ -44,7 +47,25 @@ def problem_of(kind: str, word: Mapping[str, Any], /) -> str | None:
         text = word.get(name)
         if text is not None and len(text) > chars_max:
             return f"{name} has {len(text)} characters, expected at most {chars_max}"
+    if "source_partition" in word and (problem := _place_problem(word)) is not None:
+        return problem
     return _claims_problem(word.get(_CLAIMS.get(kind, ""), ()))
+
+
+def _place_problem(word: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the places of jobs, or of what is none."""
+    if not 0 <= word["source_partition"] < _PARTITIONS_MAX:
+        return f"source_partition is {word['source_partition']}, of no topic"
+    jobs: Sequence[Mapping[str, Any]] = word.get("jobs", (word,))
+    following: int = word.get("next_offset", _OFFSETS_MAX)
+    last = -1
+    for job in jobs:
+        if job["offset"] <= last:
+            return f"offset {job['offset']} comes after {last}"
+        last = job["offset"]
+    if last < following <= _OFFSETS_MAX:
+        return None
+    return f"offset {last} is not before {following}"
 
 
 def _claims_problem(claims: Sequence[Mapping[str, Any]]) -> str | None:
@@ -57,6 +78,6 @@ def _claims_problem(claims: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _queue_problem(queue: str) -> str | None:
-    if queue and ":" not in queue and len(queue) <= ID_CHARS_MAX:
+    if ":" not in queue and len(queue) <= ID_CHARS_MAX and queue.partition("#")[0].strip():
         return None
     return f"queue: {queue[:80]!r}, expected the name of a queue's topic"
