@@ -211,6 +211,36 @@ def test_a_singleton_is_taken_while_those_who_gave_it_up_wait_to_be_called() -> 
     assert log.started["h"][-1] == 68.001
 
 
+def test_no_one_probes_whose_slot_somebody_holds() -> None:
+    log = GateLog({"concurrency": {"key": "k", "max": 1}})
+    log.arrive("runs", 0, keys={"concurrency": "y"})
+    for number in range(FAILURES_MAX):
+        log.arrive(f"f{number}", 0, keys={"concurrency": f"f{number}"})
+        log.end(f"f{number}", 0, "failed")
+    log.arrive("same", 1, keys={"concurrency": "y"})
+    log.pass_time(70)
+    assert "same" not in log.started
+    log.arrive("other", 70, keys={"concurrency": "z"})
+    log.pass_time(72)
+    assert log.started["other"] == [71], "it is looked for once in a second"
+    log.end("other", 72, "failed")
+    log.end("runs", 73, "denied")
+    log.pass_time(140)
+    assert log.started["same"] == [132]
+
+
+def test_a_singleton_skips_whom_its_destination_would_hold_back() -> None:
+    log = GateLog({"singleton": {"key": "k"}})
+    log.arrive("runs", 0, keys={"singleton": "y"})
+    for number in range(FAILURES_MAX):
+        log.arrive(f"f{number}", 0, keys={"singleton": f"f{number}"})
+        log.end(f"f{number}", 0, "failed")
+    log.arrive("same", 1, keys={"singleton": "y"})
+    log.arrive("other", 1, keys={"singleton": "z"})
+    assert log.skips == {"same": "singleton_active"}
+    assert log.rows["d:other"]["status"] == "parked"
+
+
 def test_many_parked_go_on_a_few_at_a_time() -> None:
     log = opened({"circuit_max_park": 3_600_000})
     names = [f"p{number}" for number in range(2 * RELEASED_MAX + 1)]

@@ -94,11 +94,25 @@ def test_a_batch_closes_before_it_outgrows_a_record() -> None:
     assert log.starts() == {"d0": 2, "d2": 4}
     assert [len(log.events[name]["batch"]) for name in ("d0", "d2")] == [2, 2]
     assert log.skips == {"d1": "batch_merged", "d3": "batch_merged"}
+    log.assert_replays([1], reload_at=frozenset(range(2, 7)))
     log.pass_time(100)
     assert log.starts()["d4"] == 14, "it waits for its own time"
     for attempt in range(1, 101):
         log.end("d0", 100 + 61 * attempt, "failed", fence=attempt)
     assert log.dead == {"d0": "retry_exhausted"}, "with its history it still fits"
+
+
+def test_who_is_cancelled_leaves_its_room_in_the_batch_to_others() -> None:
+    log = GateLog({"batch": {"size": 100, "timeout_ms": 10 * S}})
+    large = {"text": "x" * 110_000}
+    for name in ("a", "b"):
+        log.arrive(name, 0, found=event(name, payload=large))
+    log.cancel("a", 1)
+    log.arrive("c", 2, found=event("c", payload=large))
+    assert log.starts() == {}
+    log.pass_time(10)
+    assert log.starts() == {"b": 10}
+    assert [json.loads(text)["id"] for text in log.events["b"]["batch"]] == ["b", "c"]
 
 
 def test_an_event_that_is_a_batch_by_itself_goes_on_alone() -> None:
@@ -222,6 +236,23 @@ def test_slots_are_taken_in_order_again_and_a_full_queue_is_not_full_for_those()
     log.end("a", 8, fence=2)
     assert log.started["d"] == [8]
     log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
+
+
+def test_who_gave_its_slot_up_waits_for_it_by_its_priority_first() -> None:
+    flow = {
+        "concurrency": {"max": 1, "release_on_retry": True},
+        "priority": {"key": "k", "order": ["gold", "bronze"]},
+    }
+    log = GateLog(flow, backoff="svix", max_attempts=2)
+    log.arrive("again", 0, keys={"priority": "bronze"})
+    log.arrive("next", 0, keys={"priority": "bronze"})
+    log.end("again", 1, "failed")
+    log.arrive("gold", 2, keys={"priority": "gold"})
+    log.arrive("last", 3, keys={"priority": "bronze"})
+    for at, (name, fence) in enumerate((("next", 1), ("gold", 1), ("again", 2)), start=7):
+        log.end(name, at, fence=fence)
+    assert log.started == {"again": [0, 8], "next": [1], "gold": [7], "last": [9]}
+    log.assert_replays([1], reload_at=frozenset(range(9)))
 
 
 def test_too_many_waiters_are_the_dead_letter_queues() -> None:
