@@ -4,7 +4,7 @@ A redelivered record is folded once and counted once, as its outputs are.  Label
 `TRIGGERS_MAX` trigger ids the rest counts as `other`.  Ages are by the broker's clock, from the
 envelope's append, unless it is said otherwise.
 
-Source: SEMANTICS 2.14.
+Source: SEMANTICS 2.13, 2.14.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ TRIGGERS_MAX = 500
 OTHER = "other"
 
 _ATTEMPTS_TOLD = 10
+_PREDICATE = "predicate:"  # how the destination of a predicate's breaker begins
+_CIRCUIT_ACTIONS: Mapping[str, str] = {
+    "open": "opened",
+    "half_open": "half_open_probe",
+    "closed": "closed",
+}
 _TRIGGER_SCOPE = "t:"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3_600.0)
 _DELAYS = (1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0)
@@ -48,6 +54,7 @@ _NOTES: Mapping[tuple[str, str], str] = {
     (_LIFECYCLE, "predicate.evaluated"): "_on_evaluated",
     (_LIFECYCLE, "predicate.budget_exceeded"): "_on_exhausted",
     (_LIFECYCLE, "DispatchParked"): "_on_parked",
+    (_LIFECYCLE, "CircuitChanged"): "_on_circuit",
     (_INVOCATIONS, "invoke"): "_on_invoke",
     (_OUTBOX, "dispatch_succeeded"): "_on_succeeded",
     (_OUTBOX, "dispatch_skipped"): "_on_skipped",
@@ -143,6 +150,12 @@ class TriggerMetrics:
         )
         self._oldest: dict[int, dict[str, int]] = {}
         self._parked = counter("parked", "Dispatches parked on an open circuit.", "trigger_id")
+        self._held_back = Counter(
+            "harn_backpressure_events",
+            "What circuits and predicates' breakers did, and whom they turned away.",
+            ["dimension", "action"],
+            registry=registry,
+        )
         self._admitted = histogram(
             "queue_age_at_dispatch_admission",
             "From an event's acceptance to its first attempt's intent.",
@@ -232,6 +245,10 @@ class TriggerMetrics:
     def _on_parked(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._count(self._parked, self._label(value["trigger_id"]))
 
+    def _on_circuit(self, value: Mapping[str, Any], _now_ms: int) -> None:
+        dimension = "predicate" if value["destination"].startswith(_PREDICATE) else "circuit"
+        self._count(self._held_back, dimension, _CIRCUIT_ACTIONS.get(value["state"], OTHER))
+
     def _on_succeeded(self, value: Mapping[str, Any], _now_ms: int) -> None:
         self._ended(value, value["handler_kind"], "succeeded")
 
@@ -257,6 +274,8 @@ class TriggerMetrics:
         self._ended(value, "", "dlq")
         trigger_id = self._label(value["trigger_id"])
         self._count(self._dead, trigger_id, value["reason"])
+        if value["reason"] == "circuit_open":
+            self._count(self._held_back, "circuit", "fail_fast")
         received_ms = _epoch_ms(value["event"]["received_at"])
         if received_ms is not None:
             self._observe(self._undelivered, trigger_id, max(0, now_ms - received_ms) / 1_000)

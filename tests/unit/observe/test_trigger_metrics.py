@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from streams.codec import Codec
+from streams.core.circuit import FAILURES_MAX, OPEN_MS
 from streams.core.record import Output
 from streams.engine import BoundStage
 from streams.observe.stage_metrics import StageCollectors, StageMetrics
@@ -132,6 +133,40 @@ def test_costs_and_exhausted_budgets_are_counted() -> None:
     assert value("predicate_cost_usd_total", trigger_id="a") == pytest.approx(0.005)
     assert value("budget_exhausted_total", trigger_id="a", strategy="retry_later") == 1
     assert value("parked_total", trigger_id="a") == 1
+
+
+def test_what_a_circuit_does_is_counted() -> None:
+    seen = Observed("dispatch", gated({"circuit": "dlq"}, max_attempts=1))
+
+    def arrive(dispatch_id: str, outcome: Any = None) -> None:
+        seen.add("event_matched", matched(dispatch_id, binding_key=KEY))
+        if outcome is not None:
+            seen.add("invocation_completed", completed(outcome, dispatch_id))
+
+    def count(action: str) -> float | None:
+        labels = {"dimension": "circuit", "action": action}
+        return seen.registry.get_sample_value("harn_backpressure_events_total", labels)
+
+    for number in range(FAILURES_MAX):
+        arrive(f"f{number}", "failed")
+    assert (count("opened"), count("fail_fast"), count("closed")) == (1, 1, None)
+    arrive("turned-away")
+    assert count("fail_fast") == 2
+    seen.log.now_ms += OPEN_MS
+    arrive("works", "success")
+    assert (count("opened"), count("closed")) == (1, 1)
+
+
+def test_a_probe_and_a_predicate_s_breaker_are_counted_apart() -> None:
+    registry = CollectorRegistry()
+    notes: list[Any] = [
+        Output("triggers.lifecycle", "CircuitChanged", "", {"destination": to, "state": state})
+        for to, state in (("local:call", "half_open"), ("predicate:a@v1", "open"))
+    ]
+    TriggerMetrics(registry).committed(notes, 0)
+    for dimension, action in (("circuit", "half_open_probe"), ("predicate", "opened")):
+        labels = {"dimension": dimension, "action": action}
+        assert registry.get_sample_value("harn_backpressure_events_total", labels) == 1
 
 
 def test_trigger_ids_past_the_bound_are_counted_together() -> None:
