@@ -6,6 +6,7 @@ wants one call: the layout is built, and failures come out as this package's own
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 _LIST_S = 10.0
+_WORD = re.compile(r"[a-z]+(?:_[a-z]+)+")
 _SERVED_S = 60.0
 """Until the leaders of new partitions answer: many of them, on a small broker, take their time."""
 
@@ -80,7 +82,12 @@ def check_topology(
     `bindings` holds the fold of each stage; None leaves out the rules about them.
     """
     with _own_errors(settings):
-        raise_if_broken(declared, layout_of(settings), bindings=bindings)
+        try:
+            raise_if_broken(declared, layout_of(settings), bindings=bindings)
+        except topology.errors.TopologyError as error:
+            raise TopologyError(
+                [_as_set(settings, problem) for problem in error.problems]
+            ) from None
 
 
 def plan_topics(settings: Settings, declared: Topology = TOPOLOGY) -> Plan:
@@ -219,6 +226,12 @@ def verify_topics_of_edges(
     """Verify the topics `names` as `verify_stages` does."""
     with _own_errors(settings):
         verify_topics(make_admin(settings), resolved_topics(settings, declared), names)
+
+
+def _as_set(settings: Settings, problem: str) -> str:
+    """Name numbers of the layout by the variables that set them."""
+    variables = {each.name: each.env for each in settings.describe()}
+    return _WORD.sub(lambda found: variables.get(found[0], found[0]), problem)
 
 
 @contextmanager

@@ -86,6 +86,8 @@ class Operation:
     only_for: str | None = None
     """What narrowed the choice besides a condition, as it was asked for."""
     audit_id: str = field(default_factory=new_audit_id)
+    remedy: str = "give the command again"
+    """How to go on after it was interrupted."""
 
     def run(self, items: Sequence[Item]) -> dict[str, Any]:
         """Carry it out, unless it is a dry run; return its report.  Raises BrokerError."""
@@ -107,7 +109,12 @@ class Operation:
             "only_for": self.only_for,
         }
         requests = () if self.dry_run else self._requests(wanted)
-        asyncio.run(operate(self.settings, self.codec, audit, requests, self.rate))
+        sending = operate(self.settings, self.codec, audit, requests, self.rate, remedy=self.remedy)
+        try:
+            asyncio.run(sending)
+        except KeyboardInterrupt:
+            notice(f"interrupted, to go on {self.remedy}")
+            raise
         return {
             "operation": self.name,
             "dry_run": self.dry_run,

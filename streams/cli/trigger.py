@@ -38,6 +38,7 @@ from streams.edge.codecs import codec_of
 from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
 from streams.edge.registry_view import read_registry
 from streams.errors import ConfigError
+from streams.provision import check_topology
 
 __all__ = ["app"]
 
@@ -80,10 +81,13 @@ def apply(
     """Make a manifest the truth of its namespace.
 
     Handlers are loaded first: what cannot be run is refused here.  The registry answers, so a role
-    `registry` must run.  Exit codes: 0 in force; 1 another apply came first; 3 topics are missing;
-    4 the manifest is wrong; 5 no broker, or nobody answers.
+    `registry` must run.  Exit codes: 0 in force; 1 another apply came first; 3 topics are missing,
+    or the policy of these settings is none to run with; 4 the manifest is wrong; 5 no broker, or
+    nobody answers.
     """
     settings = settings_from(state_dir=state_dir)
+    if not keep_policy:
+        check_topology(settings, bindings=None)  # it becomes that of every role, which would refuse
     loaded = load_manifest(manifest_of(settings, manifest))
     Handlers.load(loaded)
     settings = cluster_of(settings)

@@ -33,17 +33,22 @@ from streams.codec import Codec, DecodeError
 from streams.core.cron import target_of
 from streams.core.inbox import mailbox_key
 from streams.core.record import Position
-from streams.core.wire import EventIngested
+from streams.core.wire import EventIngested, TriggerOperationAudit
 from streams.edge.codecs import codec_of
 from streams.edge.ingest.envelopes import ENVELOPES
-from streams.edge.operator import Request
+from streams.edge.operator import AUDIT, Request, new_audit_id
 from streams.edge.registry_view import read_registry
-from streams.edge.replays import fresh_event_id, replay_envelope, replay_request, size_problem
+from streams.edge.replays import (
+    replay_envelope,
+    replay_event_id,
+    replay_request,
+    size_problem,
+)
 from streams.errors import ConfigError
 from streams.expression_names import EVENT, Seen
 from streams.expressions import event_document
 
-__all__ = ["EVENTS_MAX", "SEEN", "Aim", "Range", "replay", "replay_items"]
+__all__ = ["EVENTS_MAX", "SEEN", "Aim", "Range", "replay", "replay_items", "require_replay"]
 
 SEEN: Final[Seen] = {
     **EVENT,
@@ -51,8 +56,19 @@ SEEN: Final[Seen] = {
 }
 """What `--where` sees."""
 
+OPERATION = "replay"
+
 EVENTS_MAX = 100_000
 """Events of one command: it holds them until the audit record that counts them is written."""
+
+
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume",
+        help="Go on with the replay of this audit record: what it has sent is not taken twice.",
+    ),
+]
 
 
 class Range(NamedTuple):
@@ -88,6 +104,7 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     dry_run: DryRun = False,
     rate_limit: RateLimit = None,
     progress: Progress = False,
+    resume: Resume = None,
     as_json: AsJson = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -111,19 +128,41 @@ def replay(  # noqa: PLR0913, PLR0917 - typer takes options by position
     if trigger is not None:
         require_in_force(rows, trigger, "--trigger")
     aim = Aim(in_force(rows), trigger)
+    audit_id = resume or new_audit_id()
     with KafkaLog(settings) as log:
-        items = replay_items(log, codec, chooser, span, aim, event_id=event_id)
+        if resume is not None:
+            require_replay(log, codec, resume)
+        items = replay_items(log, codec, chooser, span, aim, event_id=event_id, audit_id=audit_id)
     chooser.report()
     operation = Operation(
-        *("replay", "requested", settings, codec, where, dry_run, rate, progress),
+        *(OPERATION, "requested", settings, codec, where, dry_run, rate, progress),
         accepted_from_ms=span.from_ms,
         accepted_before_ms=span.to_ms,
         only_for=trigger,
+        audit_id=audit_id,
+        remedy=f"give the command again with --resume {audit_id}: nothing is taken twice",
     )
     columns = ("event_id", "replay_event_id", "event_kind", "trigger_id")
     print_report(operation.run(items), columns, as_json=as_json)
     if not items:
         raise typer.Exit(1)
+
+
+def require_replay(log: LogReader, codec: Codec, audit_id: str) -> None:
+    """Raise ConfigError unless this is the audit record of a replay: another id starts anew."""
+    places = [(AUDIT, partition) for partition in range(log.partitions(AUDIT))]
+    for place, span in log.spans(places).items() if places else ():
+        for records in log.read(place, *span):
+            for record in records:
+                if record.key == audit_id.encode():
+                    _, value = codec.decode(record.value or b"")
+                    operation = cast("TriggerOperationAudit", value)["operation"]
+                    if operation == OPERATION and not value["dry_run"]:
+                        return
+    raise ConfigError(
+        f"--resume: there is no replay with the audit record {audit_id!r}",
+        remedy=f"`harn log tail {AUDIT}` shows which there are",
+    )
 
 
 class _Found(NamedTuple):
@@ -141,11 +180,13 @@ def replay_items(
     span: Range,
     aim: Aim,
     *,
+    audit_id: str,
     event_id: str | None = None,
 ) -> list[Item]:
     """Return what replaying comes to, by partition and offset.
 
-    Raises: ConfigError when more than EVENTS_MAX are chosen.
+    Args:    audit_id: of the operation; its replays have the same ids when it is given again.
+    Raises:  ConfigError when more than EVENTS_MAX are chosen.
     """
     items: list[Item] = []
     seen: set[str] = set()
@@ -161,7 +202,7 @@ def replay_items(
                 remedy="replay them in parts: narrow --from, --to or --where",
             )
         status = _status(found.envelope, seen, bulk=event_id is None)
-        items.append(_item(codec, found, aim, status))
+        items.append(_item(codec, found, aim, status, replay_event_id(audit_id, event["id"])))
     return items
 
 
@@ -211,7 +252,7 @@ def _status(envelope: EventIngested, seen: set[str], *, bulk: bool) -> str:
     return "repeat" if known else ""
 
 
-def _item(codec: Codec, found: _Found, aim: Aim, status: str) -> Item:
+def _item(codec: Codec, found: _Found, aim: Aim, status: str, fresh: str) -> Item:
     envelope = found.envelope
     event = envelope["event"]
     fields: dict[str, Any] = {
@@ -225,7 +266,6 @@ def _item(codec: Codec, found: _Found, aim: Aim, status: str) -> Item:
     target, trigger_id = aim.of(envelope), aim.trigger_id
     if target is not None and target not in aim.live:
         return Item(event["id"], {**fields, "trigger_id": target}, None, "no_such_trigger")
-    fresh = fresh_event_id()
     value, headers = found.record.value or b"", dict(found.record.headers)
     problem = size_problem(codec, _again(codec, value, fresh, trigger_id))
     if problem is not None:

@@ -1,8 +1,8 @@
 """What an operator asks for in bulk: on the record first, then request by request, at a given rate.
 
 Every operation has one `trigger_operation_audit` record, a dry run too; it is acknowledged before
-the first request is sent, and each request names it.  Requests are words that repeating does not
-change, so that a command that was interrupted can be given again.
+the first request is sent, and each request names it.  A command that was interrupted can be given
+again: its requests are words that repeating does not change, or are known again by what they name.
 
 Source: SEMANTICS 2.5.
 """
@@ -80,23 +80,30 @@ async def operate(
     audit: Mapping[str, Any],
     requests: Iterable[Request],
     rate: Rate | None = None,
+    *,
+    remedy: str = "give the command again",
 ) -> int:
     """Append the audit record, then the requests in order; return how many.
 
-    Raises: BrokerError that says how many were taken, when the broker does not take one.
+    Args:    remedy: how to go on when not all were taken.
+    Raises:  BrokerError that says how many were taken, when the broker does not take one.
     """
     publisher = Publisher(settings, name="operator")
     await publisher.start()
     try:
         record = Request(AUDIT, "trigger_operation_audit", audit["audit_id"], audit)
         await _append(publisher, codec, record)
-        return await _send(publisher, codec, iter(requests), rate)
+        return await _send(publisher, codec, iter(requests), rate, remedy)
     finally:
         await publisher.stop()
 
 
 async def _send(
-    publisher: Publisher, codec: Codec, requests: Iterable[Request], rate: Rate | None
+    publisher: Publisher,
+    codec: Codec,
+    requests: Iterable[Request],
+    rate: Rate | None,
+    remedy: str,
 ) -> int:
     taken = 0
     remaining = iter(requests)
@@ -111,9 +118,7 @@ async def _send(
         for answer in await asyncio.gather(*appends, return_exceptions=True):
             if isinstance(answer, BrokerError):
                 message = f"{taken} requests were taken, then: {answer}"
-                raise BrokerError(
-                    message, retryable=answer.retryable, remedy="give the command again"
-                ) from answer
+                raise BrokerError(message, retryable=answer.retryable, remedy=remedy) from answer
             if isinstance(answer, BaseException):
                 raise answer
             taken += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -86,22 +87,24 @@ class TriggerLabels:
         return trigger_id
 
 
+def _counter(registry: CollectorRegistry, name: str, doc: str, *labels: str) -> Counter:
+    return Counter(f"harn_trigger_{name}", doc, labels, registry=registry)
+
+
+def _histogram(
+    registry: CollectorRegistry, name: str, doc: str, buckets: tuple[float, ...]
+) -> Histogram:
+    labels = ["trigger_id"]
+    return Histogram(
+        f"harn_trigger_{name}_seconds", doc, labels, buckets=buckets, registry=registry
+    )
+
+
 class TriggerMetrics:
     """Counts what becomes of triggers' events."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, doc: str, *labels: str) -> Counter:
-            return Counter(f"harn_trigger_{name}", doc, labels, registry=registry)
-
-        def histogram(name: str, doc: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(
-                f"harn_trigger_{name}_seconds",
-                doc,
-                ["trigger_id"],
-                buckets=buckets,
-                registry=registry,
-            )
-
+        counter, histogram = partial(_counter, registry), partial(_histogram, registry)
         self._counts: dict[tuple[str, str], _Count] = {
             observed: getattr(self, name) for observed, name in _NOTES.items()
         }

@@ -294,7 +294,7 @@ def test_settings_under_which_a_lease_could_end_unseen_are_refused_before_any_br
 ) -> None:
     code, text = harn("apply", HARN_LEASE_MS="5000")
     assert code == 3
-    assert "lease_ms: is 5000, expected >= 22000" in text
+    assert "HARN_LEASE_MS: is 5000, expected >= 22000" in text
     assert not private_broker.state_dir.exists()
 
 

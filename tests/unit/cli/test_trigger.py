@@ -12,7 +12,7 @@ from streams.cli.trigger import app
 from streams.codec import Codec
 from streams.core.record import Position
 from streams.edge.topic_reader import TopicReader
-from streams.errors import BrokerError, ConfigError, HarnError, ManifestError
+from streams.errors import BrokerError, ConfigError, HarnError, ManifestError, TopologyError
 from streams.kafka import make_producer
 from streams.settings import Settings
 from streams.testing import binding, policy
@@ -155,6 +155,20 @@ def test_handlers_are_loaded_before_anything_is_asked(tmp_path: Path) -> None:
     error = refused("127.0.0.1:1", "apply", manifest(tmp_path, lib="def other(event): ..."))
     assert isinstance(error, ManifestError)
     assert "lib.py has no 'fn'" in str(error)
+
+
+def test_a_policy_that_no_role_would_run_with_is_not_put_in_force(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARN_LEASE_MS", "5000")
+    folder = manifest(tmp_path)
+    for dry_run in ([], ["--dry-run"]):
+        error = refused(bootstrap, "apply", folder, *dry_run)
+        assert isinstance(error, TopologyError)
+        assert str(error).startswith(
+            "HARN_LEASE_MS: is 5000, expected >= 22000: twice the 11000 ms"
+        )
+    assert "lease_ms" not in output(bootstrap, "apply", folder, "--dry-run", "--keep-policy")
 
 
 # ---------------------------------------------------------------------- emit

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from streams.cli import trigger_replay
 from streams.cli.operation import Chooser, Item, condition
-from streams.cli.trigger_replay import SEEN, Aim, Range, replay_items
+from streams.cli.trigger_replay import SEEN, Aim, Range, replay_items, require_replay
 from streams.codec import Codec
+from streams.edge.operator import AUDIT, new_audit_id
 from streams.errors import ConfigError
 from streams.testing import PipelineDriver, event
 from tests.support.triggers import bindings_of
@@ -49,6 +50,7 @@ def driver() -> PipelineDriver:
 def items(driver: PipelineDriver, where: str | None = None, **options: Any) -> list[Item]:
     span = options.pop("span", Range())
     aim = Aim(options.pop("live", {"one", "two"}), options.pop("trigger_id", None))
+    options.setdefault("audit_id", new_audit_id())
     return replay_items(driver.kafka, CODEC, Chooser(condition(where, SEEN)), span, aim, **options)
 
 
@@ -123,6 +125,44 @@ def test_in_bulk_replays_and_repeated_deliveries_are_left_out(driver: PipelineDr
     assert once.request is not None  # by its id a replay is replayed, too
     asked = once.request("a")
     assert asked.value["replay_of_event_id"] == replay.fields["event_id"]
+
+
+def test_a_replay_that_goes_on_takes_nothing_twice(driver: PipelineDriver) -> None:
+    begun = items(driver, "event.payload.n < 2", trigger_id="two", audit_id="trigger_audit_a")
+    send(driver, begun[:1])
+    resumed = items(driver, "event.payload.n < 3", trigger_id="two", audit_id="trigger_audit_a")
+    send(driver, resumed)
+    for event_id in ("e0", "e1", "e2"):
+        assert [name for name, _ in successes(driver, event_id)] == ["two"]
+    assert len(driver.records("triggers.lifecycle", "EventDeduplicated")) == 1
+    send(driver, items(driver, event_id="e0", trigger_id="two"))
+    assert len(successes(driver, "e0")) == 2, "another replay is another event"
+
+
+def audited(driver: PipelineDriver, audit_id: str, **changes: Any) -> None:
+    said = {
+        **dict.fromkeys(("filter", "requested_by", "rate_limit", "only_for")),
+        **dict.fromkeys(("accepted_from", "accepted_before")),
+        **dict.fromkeys(("matched_count", "requested_count", "skipped_count"), 1),
+        "audit_id": audit_id,
+        "operation": "replay",
+        "dry_run": False,
+        "targets": [],
+        "requested_at": "2026-01-01T00:00:00.000Z",
+        **changes,
+    }
+    value = CODEC.encode("trigger_operation_audit", said)
+    driver.kafka.append(AUDIT, value, key=audit_id.encode(), headers=[])
+
+
+def test_only_a_replay_that_was_begun_goes_on(driver: PipelineDriver) -> None:
+    audited(driver, "trigger_audit_a")
+    audited(driver, "trigger_audit_b", operation="cancel")
+    audited(driver, "trigger_audit_c", dry_run=True)
+    require_replay(driver.kafka, CODEC, "trigger_audit_a")
+    for other in ("trigger_audit_b", "trigger_audit_c", "trigger_audit_d"):
+        with pytest.raises(ConfigError, match=f"no replay with the audit record '{other}'"):
+            require_replay(driver.kafka, CODEC, other)
 
 
 def test_conditions_see_the_envelope(driver: PipelineDriver) -> None:

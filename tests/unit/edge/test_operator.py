@@ -76,8 +76,10 @@ async def test_the_audit_record_comes_first_and_then_every_request(
 
 async def test_a_request_that_the_broker_refuses_says_how_many_it_took(settings: Settings) -> None:
     too_large = request(1)._replace(headers=(("x", "x" * 2_000_000),))
-    with pytest.raises(BrokerError, match=r"1 requests were taken, then: .*TOO_LARGE"):
-        await operate(settings, CODEC, audit(), [request(0), too_large])
+    requests = [request(0), too_large]
+    with pytest.raises(BrokerError, match=r"1 requests were taken, then: .*TOO_LARGE") as raised:
+        await operate(settings, CODEC, audit(), requests, remedy="go on")
+    assert raised.value.remedy == "go on"
 
 
 @pytest.mark.parametrize(
