@@ -229,6 +229,14 @@ def test_no_one_probes_whose_slot_somebody_holds() -> None:
     assert log.started["same"] == [132]
 
 
+def test_gates_without_slots_are_passed_before_a_dispatch_parks() -> None:
+    log = opened({"rate_limit": {"period_ms": 60_000, "max": FAILURES_MAX + 1}})
+    log.arrive("a", 1)
+    log.arrive("b", 2)
+    assert log.skips == {"b": "rate_limited"}
+    assert log.rows["d:a"]["status"] == "parked"
+
+
 def test_a_singleton_skips_whom_its_destination_would_hold_back() -> None:
     log = GateLog({"singleton": {"key": "k"}})
     log.arrive("runs", 0, keys={"singleton": "y"})
