@@ -8,6 +8,7 @@ Source: seed trigger-dispatcher, "The dispatcher keeps per-thread stats"; SEMANT
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,7 +16,7 @@ from enum import StrEnum
 from streams.core import scheduler_policy
 from streams.core.record import Position
 from streams.core.shards import mailbox_key
-from streams.core.wire import PartitionHalted, Policy, QueueSummary, SchedulerPolicy
+from streams.core.wire import PartitionHalted, Policy, QueueSummary, RowDispatch, SchedulerPolicy
 from streams.edge.scheduler_proposal import differences
 
 __all__ = [
@@ -27,10 +28,14 @@ __all__ = [
     "Level",
     "Registry",
     "diagnose",
+    "given_back",
 ]
 
 LAG_RECORDS_MAX = 10_000
 """From here on a role is called late; below it may just have been given work."""
+
+GIVEN_BACK_MIN = 5
+"""After half a minute: what an invoker of an older manifest gives back, a newer one takes."""
 
 UNSERVED_MS_MIN = 60_000
 """A queue whose jobs have waited for so long should have a worker."""
@@ -93,7 +98,8 @@ class Group:
 class Dispatcher:
     """A dispatch partition, as its changelog has it.
 
-    `statuses` counts live dispatches; `oldest_ms` is when the oldest one was accepted, and
+    `statuses` counts live dispatches, and `given_back` those that invokers have given back at least
+    GIVEN_BACK_MIN times, by binding; `oldest_ms` is when the oldest one was accepted, and
     `overdue_ms` when the timer that should have fired first was due, both ms since epoch.
     """
 
@@ -102,6 +108,7 @@ class Dispatcher:
     statuses: Mapping[str, int]
     dead_letters: int
     open_circuits: tuple[str, ...] = ()
+    given_back: Mapping[str, int] = field(default_factory=dict[str, int])
     oldest_ms: int | None = None
     overdue_ms: int | None = None
 
@@ -124,6 +131,12 @@ class Dispatcher:
     def parked(self) -> int:
         """Dispatches that wait for a circuit to close."""
         return self.statuses.get("parked", 0)
+
+
+def given_back(live: Iterable[RowDispatch]) -> Mapping[str, int]:
+    """Count the dispatches that invokers have given back at least GIVEN_BACK_MIN times."""
+    returned = (row for row in live if row["status"] == "returned")
+    return Counter(row["binding_key"] for row in returned if row["returns"] >= GIVEN_BACK_MIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +306,15 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
             Level.ADVICE,
             f"the circuit of {destination} is open: its dispatches are parked",
             "look at what it answers; it is probed once a minute and closes by itself",
+        )
+    returned = sum((Counter(each.given_back) for each in partitions), Counter[str]())
+    for binding_key, count in sorted(returned.items()):
+        yield Finding(
+            Level.PROBLEM,
+            f"invokers give {count} dispatches of {binding_key} back: they have not loaded its "
+            "handler, or can start no process for it",
+            "restart the invokers with the manifest in force; look for `handler_not_loaded` in "
+            "their log",
         )
     behind = [
         each.partition

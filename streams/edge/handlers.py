@@ -152,15 +152,18 @@ class Handlers:
     def resolve(self, reference: str, trigger_id: str = "", /) -> Handler | None:
         """Return the handler that a binding names, or None when this manifest has no such one."""
         found = self._placed.get((trigger_id, reference)) or self._handlers.get(reference)
-        return self._of_export(reference) if found is None else found
+        return self._of_export(reference, trigger_id) if found is None else found
 
     @property
     def exported(self) -> Mapping[str, ModuleType]:
         """Return the modules that could be imported, by the name of their export."""
         return self._exported
 
-    def _of_export(self, reference: str) -> Handler | None:
-        """Find what a trigger names that was registered by itself; nothing is imported here."""
+    def _of_export(self, reference: str, trigger_id: str) -> Handler | None:
+        """Find what a trigger names that was registered by itself; nothing is imported here.
+
+        What is not there is told once: a newer manifest names it.
+        """
         if reference in self._unknown:
             return None
         try:
@@ -169,6 +172,8 @@ class Handlers:
         except (ValueError, KeyError, AttributeError):
             if len(self._unknown) < _UNKNOWN_MAX:
                 self._unknown.add(reference)
+                extra = {"handler": reference, "trigger_id": trigger_id}
+                _LOG.warning("handler_not_loaded", extra=extra)
             return None
         self._handlers[reference] = handler
         return handler

@@ -6,8 +6,9 @@ from typing import Any, cast
 import pytest
 
 from streams.core import scheduler_policy
-from streams.core.wire import PartitionHalted, SchedulerPolicy
+from streams.core.wire import PartitionHalted, RowDispatch, SchedulerPolicy
 from streams.edge.checkup import (
+    GIVEN_BACK_MIN,
     LAG_RECORDS_MAX,
     OVERDUE_MS_MAX,
     Checkup,
@@ -17,10 +18,15 @@ from streams.edge.checkup import (
     Level,
     Registry,
     diagnose,
+    given_back,
 )
 from streams.testing import policy
 from tests.support import queue_summaries
+from tests.support.dispatch_log import completed, matched
+from tests.support.gate_log import KEY, gated
 from tests.support.queue_summaries import summary
+from tests.support.revisions import revision
+from tests.support.stage_log import StageLog
 
 NOW_MS = 1_700_000_000_000
 DISPATCHER = Dispatcher(partition=0, revision=2, statuses={}, dead_letters=0)
@@ -44,6 +50,10 @@ WELL = Checkup(
     dispatchers=(DISPATCHER,),
     secrets={"github": None},
 )
+
+
+def live_rows(log: StageLog) -> list[RowDispatch]:
+    return [cast("RowDispatch", row) for key, row in log.rows.items() if key.startswith("d:")]
 
 
 def found(**changes: Any) -> list[Finding]:
@@ -153,6 +163,30 @@ def test_dead_letters_and_open_circuits_are_advice() -> None:
         "3 dead letters wait for somebody",
         "the circuit of local:lib::f is open: its dispatches are parked",
     ]
+
+
+def test_what_no_invoker_has_loaded_is_a_problem_once_it_was_given_back_for_a_while() -> None:
+    bound = gated({})
+    log = StageLog("dispatch")
+    log.add("revision_published", revision(1, added=[bound]))
+    log.add("event_matched", matched("d"))
+    log.add("event_matched", matched("runs"))
+    for fence in range(1, GIVEN_BACK_MIN + 1):
+        assert given_back(live_rows(log)) == {}
+        log.add("invocation_completed", completed("interrupted", "runs", fence=fence))
+        log.add("invocation_completed", completed("unresolved", "d", fence=fence))
+        waits = log.rows["d:d"]
+        if fence < GIVEN_BACK_MIN:
+            log.now_ms = waits["due_ms"]
+            log.add("tick", {"due_ms": waits["due_ms"]})
+    counted = given_back(live_rows(log))
+    assert counted == {KEY: 1}
+    first, second = (replace(DISPATCHER, partition=n, given_back=counted) for n in (0, 1))
+    [finding] = found(dispatchers=(first, second))
+    assert (finding.level, finding.what.partition(":")[0]) == (
+        Level.PROBLEM,
+        f"invokers give 2 dispatches of {KEY} back",
+    )
 
 
 def test_a_partition_that_has_not_folded_the_last_revision_is_named() -> None:

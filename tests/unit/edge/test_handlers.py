@@ -139,12 +139,21 @@ def test_two_manifests_in_one_process_keep_their_own_lib(tmp_path: Path) -> None
     assert (call(first, "fn"), call(second, "fn"), call(first, "fn")) == (1, 2, 1)
 
 
-def test_an_unknown_reference_resolves_to_nothing(tmp_path: Path) -> None:
+def test_an_unknown_reference_resolves_to_nothing_which_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = write(tmp_path, ["fn"], lib="def fn(event): ...\ndef bad(): ...\nconstant = 1")
     handlers = load(folder)
     for reference in ("other", "nope::fn", "bad", "constant", "a b", ""):
-        assert handlers.resolve(reference) is None, reference
+        assert handlers.resolve(reference, "t") is None, reference
+        assert handlers.resolve(reference, "t") is None, reference
     assert len(handlers) == 1
+    told = [record for record in caplog.records if record.message == "handler_not_loaded"]
+    assert [(record.__dict__["handler"], record.__dict__["trigger_id"]) for record in told][:2] == [
+        ("other", "t"),
+        ("nope::fn", "t"),
+    ]
+    assert len(told) == 6
 
 
 def test_a_function_of_an_export_is_found_for_triggers_that_no_manifest_holds(
