@@ -94,6 +94,15 @@ def test_a_lost_lease_ends_a_cancelled_attempt_and_does_not_issue_it_again() -> 
     assert log.row() is None
 
 
+def test_an_invoker_that_takes_again_what_it_had_lost_is_told_of_the_cancel() -> None:
+    log = DispatchLog()
+    log.match("d1")
+    log.run("d1", invoker_id="i1")
+    log.tick(after_ms=LEASE_MS)
+    ask(log)
+    assert kinds(log.run("d1", invoker_id="i1", fence=2)) == ["cancel_invocation"]
+
+
 def test_an_invoker_that_takes_a_cancelled_attempt_later_is_told_again_and_once() -> None:
     log = DispatchLog()
     log.match("d1")

@@ -161,7 +161,8 @@ def test_gates_come_after_it() -> None:
     assert json.loads(skipped["detail"]) == {"flow_control": "rate_limited"}
 
 
-def test_a_cancel_ends_an_evaluation() -> None:
+@pytest.mark.parametrize(("spent", "next_one"), [(USD // 4, None), (None, "evaluating")])
+def test_a_cancel_ends_an_evaluation(spent: int | None, next_one: str | None) -> None:
     log = PredicateLog({"budget": {"hourly_cost_micros": USD, "max_cost_micros": USD}})
     log.match("a")
     word = {
@@ -172,10 +173,17 @@ def test_a_cancel_ends_an_evaluation() -> None:
         "audit_id": None,
     }
     log.add("dispatch_cancel_requested", word)
-    outs = log.answer("a", cost=USD // 4)
+    outs = log.answer("a", cost=spent)
     assert "dispatch_cancelled" in kinds(outs)
     log.match("b")
-    assert log.status("b") is None, "what it spent before it was cancelled is spent"
+    assert log.status("b") == next_one, "what it spent before it was cancelled, and no more"
+    log.assert_replays([1], reload_at=frozenset(range(5)))
+
+
+def test_an_event_without_a_verdict_of_its_expression_does_not_go_on() -> None:
+    log = PredicateLog({"when": "cel:event.payload.n > 1"})
+    skipped = only(log.match("a"), "dispatch_skipped")
+    assert json.loads(skipped["detail"])["reason"] == "false"
 
 
 # ---------------------------------------------------------------------- the breaker
