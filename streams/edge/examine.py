@@ -174,8 +174,9 @@ def _brokers(admin: AdminClient, settings: Settings) -> tuple[str, ...]:
     try:
         cluster = admin.describe_cluster(request_timeout=_REQUEST_S).result(2 * _REQUEST_S)
     except (KafkaException, TimeoutError) as error:
+        reason = error.args[0].str() if isinstance(error, KafkaException) else "nothing came back"
         raise BrokerError(
-            f"Kafka at {settings.bootstrap} does not answer: {error}",
+            f"Kafka at {settings.bootstrap} does not answer: {reason}",
             retryable=True,
             remedy="check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up",
         ) from error

@@ -15,7 +15,10 @@ def row(log: StageLog) -> dict[str, Any] | None:
     return log.rows.get(f"o:{DESTINATION}")
 
 
-def partition_of(number: int, partitions: int = 3) -> StageLog:
+def partition_of(number: int, partitions: int = 3, *, circuit: str = "park") -> StageLog:
     log = StageLog("dispatch", partition=number, partitions=partitions)
-    log.add("revision_published", revision(1, added=[gated({}, backoff="svix", max_attempts=7)]))
+    log.add(
+        "revision_published",
+        revision(1, added=[gated({"circuit": circuit}, backoff="svix", max_attempts=7)]),
+    )
     return log

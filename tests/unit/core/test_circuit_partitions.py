@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams.core.circuit import FAILURES_MAX
+from streams.core.circuit import FAILURES_MAX, OPEN_MS
 from tests.support.circuit_words import DESTINATION, partition_of, row
 from tests.support.dispatch_log import completed, matched
 from tests.support.stage_log import Out, StageLog, kinds
@@ -43,6 +43,20 @@ def test_all_partitions_hear_of_it_and_only_the_one_that_opened_it_probes() -> N
     hear(there, ended)
     assert kinds(there.tick(1)) == ["DispatchStarted", "dispatch_started", "invoke"]
     assert row(there) is None
+
+
+def test_others_hear_that_it_stays_open() -> None:
+    here, there = (partition_of(number, circuit="dlq") for number in (0, 1))
+    here.add("event_matched", matched("late"))
+    hear(there, fail_five(here))
+    here.now_ms += OPEN_MS // 2
+    failed = here.add("invocation_completed", completed("failed", "late"))
+    assert words(failed) == [(1, "opened"), (2, "opened")]
+    hear(there, failed)
+    there.now_ms += OPEN_MS
+    assert "dlq_moved" in kinds(there.add("event_matched", matched("d")))
+    there.now_ms += OPEN_MS // 2
+    assert "invoke" in kinds(there.add("event_matched", matched("e")))
 
 
 def test_whoever_has_nothing_to_probe_with_asks_the_next_partition() -> None:
