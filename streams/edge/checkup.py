@@ -29,6 +29,7 @@ __all__ = [
     "Registry",
     "diagnose",
     "given_back",
+    "unlucky",
 ]
 
 LAG_RECORDS_MAX = 10_000
@@ -36,6 +37,9 @@ LAG_RECORDS_MAX = 10_000
 
 GIVEN_BACK_MIN = 5
 """After half a minute: what an invoker of an older manifest gives back, a newer one takes."""
+
+LOSSES_MIN = 3
+"""Whoever loses its invoker so often is rather what kills it."""
 
 UNSERVED_MS_MIN = 60_000
 """A queue whose jobs have waited for so long should have a worker."""
@@ -99,7 +103,8 @@ class Dispatcher:
     """A dispatch partition, as its changelog has it.
 
     `statuses` counts live dispatches, and `given_back` those that invokers have given back at least
-    GIVEN_BACK_MIN times, by binding; `oldest_ms` is when the oldest one was accepted, and
+    GIVEN_BACK_MIN times, by binding; `unlucky` is the one that has lost most invokers, from
+    LOSSES_MIN on; `oldest_ms` is when the oldest one was accepted, and
     `overdue_ms` when the timer that should have fired first was due, both ms since epoch.
     """
 
@@ -109,6 +114,7 @@ class Dispatcher:
     dead_letters: int
     open_circuits: tuple[str, ...] = ()
     given_back: Mapping[str, int] = field(default_factory=dict[str, int])
+    unlucky: RowDispatch | None = None
     oldest_ms: int | None = None
     overdue_ms: int | None = None
 
@@ -137,6 +143,12 @@ def given_back(live: Iterable[RowDispatch]) -> Mapping[str, int]:
     """Count the dispatches that invokers have given back at least GIVEN_BACK_MIN times."""
     returned = (row for row in live if row["status"] == "returned")
     return Counter(row["binding_key"] for row in returned if row["returns"] >= GIVEN_BACK_MIN)
+
+
+def unlucky(live: Iterable[RowDispatch]) -> RowDispatch | None:
+    """Return the dispatch that has lost most invokers, if they are LOSSES_MIN at least."""
+    found = max(live, key=lambda row: row["losses"], default=None)
+    return found if found is not None and found["losses"] >= LOSSES_MIN else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +327,15 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
             "handler, or can start no process for it",
             "restart the invokers with the manifest in force; look for `handler_not_loaded` in "
             "their log",
+        )
+    for row in (each.unlucky for each in partitions if each.unlucky is not None):
+        yield Finding(
+            Level.PROBLEM,
+            f"{row['losses']} invokers were lost while they ran event {row['event_id']} for "
+            f"{row['binding_key']}",
+            "look at its handler: it may end its process, or use up its memory; "
+            f"`harn trigger cancel {row['event_id']} --binding {shlex.quote(row['binding_key'])}` stops it, and "
+            '`executor = "process"` keeps others out of it',
         )
     behind = [
         each.partition

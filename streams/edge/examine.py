@@ -27,7 +27,7 @@ from streams.codec import Codec
 from streams.core.registry_policy import last_proposal
 from streams.core.wire import PartitionHalted, RowCircuit, RowDispatch
 from streams.edge.applier import policy_of
-from streams.edge.checkup import Checkup, Dispatcher, Group, Registry, given_back
+from streams.edge.checkup import Checkup, Dispatcher, Group, Registry, given_back, unlucky
 from streams.edge.codecs import codec_of
 from streams.edge.group_members import Membership, memberships
 from streams.edge.halts import halted_partitions
@@ -252,6 +252,7 @@ def _dispatcher(partition: int, rows: Collection[tuple[str, dict[str, Any]]]) ->
         statuses=dict(sorted(Counter(row["status"] for row in live).items())),
         dead_letters=sum(key.startswith("q:") for key, _ in rows),
         given_back=given_back(live),
+        unlucky=unlucky(live),
         open_circuits=tuple(row["destination"] for row in circuits if row["episodes"]),
         oldest_ms=min((row["accepted_at_ms"] for row in live), default=None),
         overdue_ms=min(dues, default=None),

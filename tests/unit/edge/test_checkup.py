@@ -10,6 +10,7 @@ from streams.core.wire import PartitionHalted, RowDispatch, SchedulerPolicy
 from streams.edge.checkup import (
     GIVEN_BACK_MIN,
     LAG_RECORDS_MAX,
+    LOSSES_MIN,
     OVERDUE_MS_MAX,
     Checkup,
     Dispatcher,
@@ -19,10 +20,11 @@ from streams.edge.checkup import (
     Registry,
     diagnose,
     given_back,
+    unlucky,
 )
 from streams.testing import policy
 from tests.support import queue_summaries
-from tests.support.dispatch_log import completed, matched
+from tests.support.dispatch_log import completed, matched, running
 from tests.support.gate_log import KEY, gated
 from tests.support.queue_summaries import summary
 from tests.support.revisions import revision
@@ -187,6 +189,24 @@ def test_what_no_invoker_has_loaded_is_a_problem_once_it_was_given_back_for_a_wh
         Level.PROBLEM,
         f"invokers give 2 dispatches of {KEY} back",
     )
+
+
+def test_an_event_that_loses_one_invoker_after_the_other_is_named() -> None:
+    log = StageLog("dispatch")
+    log.add("revision_published", revision(1, added=[gated({})]))
+    log.add("event_matched", matched("ok"))
+    log.add("event_matched", matched("kills"))
+    for fence in range(1, LOSSES_MIN + 1):
+        assert unlucky(live_rows(log)) is None
+        log.add("invocations_running", running("kills", fence=fence))
+        log.now_ms = log.rows["d:kills"]["due_ms"]
+        log.add("tick", {"due_ms": log.now_ms})
+    [finding] = dispatcher(unlucky=unlucky(live_rows(log)))
+    assert (finding.level, finding.what) == (
+        Level.PROBLEM,
+        f"3 invokers were lost while they ran event event-of-kills for {KEY}",
+    )
+    assert f"`harn trigger cancel event-of-kills --binding {KEY}`" in finding.remedy
 
 
 def test_a_partition_that_has_not_folded_the_last_revision_is_named() -> None:
