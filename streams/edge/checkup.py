@@ -329,13 +329,13 @@ def _of_dispatchers(checkup: Checkup) -> Iterator[Finding]:
             "their log",
         )
     for row in (each.unlucky for each in partitions if each.unlucky is not None):
+        named = f"{row['event_id']} --binding {shlex.quote(row['binding_key'])}"
         yield Finding(
             Level.PROBLEM,
             f"{row['losses']} invokers were lost while they ran event {row['event_id']} for "
             f"{row['binding_key']}",
             "look at its handler: it may end its process, or use up its memory; "
-            f"`harn trigger cancel {row['event_id']} --binding {shlex.quote(row['binding_key'])}` stops it, and "
-            '`executor = "process"` keeps others out of it',
+            f'`harn trigger cancel {named}` stops it, and `executor = "process"` keeps others out',
         )
     behind = [
         each.partition
