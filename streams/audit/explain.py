@@ -42,10 +42,14 @@ _GATE_TOPICS = tuple(
 
 @dataclass(slots=True)
 class DispatchStory:
-    """One dispatch of the event, by one binding; happenings in the order of their times."""
+    """One dispatch of the event, by one binding; happenings in the order of their times.
+
+    `standing` says of one that has not ended what it waits for, where somebody has looked.
+    """
 
     dispatch_id: str
     binding_key: str = ""
+    standing: str | None = None
     happenings: list[Happening] = field(default_factory=list[Happening])
     jobs: list[JobStory] = field(default_factory=list[JobStory])
 

@@ -14,6 +14,7 @@ import typer
 
 from streams.audit.explain import explain as explain_event
 from streams.audit.kafka_log import KafkaLog
+from streams.audit.live_dispatches import tell_standings
 from streams.cli.cluster import cluster_of
 from streams.cli.options import StateDir, manifest_of, notice, screen, settings_from
 from streams.cli.trigger_cancel import cancel
@@ -39,6 +40,7 @@ from streams.edge.handlers import MANIFEST_NAME, Handlers, load_manifest
 from streams.edge.registry_view import read_registry
 from streams.errors import ConfigError
 from streams.provision import check_topology
+from topology import TOPOLOGY
 
 __all__ = ["app"]
 
@@ -178,6 +180,7 @@ def explain(
     with KafkaLog(settings) as log:
         require_readable(log.topic_names())
         story = explain_event(log, codec, event_id)
+        tell_standings(log, codec, TOPOLOGY.stage("dispatch"), story)
         unseen = unseen_topics(log.topic_names(), story, read_registry(settings, codec).rows)
     if not story.known:
         notice(f"the log has nothing about event {event_id}")

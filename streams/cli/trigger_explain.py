@@ -125,6 +125,8 @@ def _add_dispatch(tree: Tree, dispatch: DispatchStory) -> None:
     for happening in dispatch.happenings:
         if happening.kind not in _REPEATED:
             branch.add(_line(happening, first_ms))
+    if dispatch.standing is not None:
+        branch.add(f"[bold]now[/] {escape(dispatch.standing)}")
     for job in dispatch.jobs:
         _add_job(branch, job, first_ms)
 
@@ -152,6 +154,7 @@ def _detail(value: dict[str, Any]) -> str:
         *("attempt", "outcome", "delay_ms", "reason", "final_error", "error_msg", "error"),
         *("result", "skip_stage", "detail", "gate", "predicate", "first_event_id"),
         *("requested_by", "audit_id", "status", "state", "replays", "replay_event_id"),
+        *("invoker_id", "losses", "current_fence"),
         *("consumer_id", "claim_id", "delivery", "deliveries", "skipped_by", "purged_by"),
     )
     return " ".join(
@@ -186,6 +189,7 @@ def as_json(story: EventStory) -> dict[str, Any]:
                 "dispatch_id": dispatch.dispatch_id,
                 "binding_key": dispatch.binding_key,
                 "outcome": dispatch.outcome,
+                "standing": dispatch.standing,
                 "happenings": [_entry(happening) for happening in dispatch.happenings],
                 "jobs": [
                     {
