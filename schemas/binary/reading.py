@@ -25,6 +25,19 @@ _SHIFTS = tuple(
 )
 _INT_LOW, _INT_HIGH = -(1 << 31), 1 << 31
 
+_TIME_BYTES = 6
+"""Of a time of our days, ms since epoch."""
+
+TIMES_MAX = 4_096
+"""Numbers of so many bytes that are kept by their encoding, at most."""
+
+_TIMES: dict[bytes, int] = {}
+
+
+def times_kept() -> int:
+    """Return how many of them are kept at this moment."""
+    return len(_TIMES)
+
 
 def compile_read(shape: RecordShape) -> Read:
     """Compile `read(data, at)`: the value that begins at index `at`, and the index after it.
@@ -38,7 +51,11 @@ def compile_read(shape: RecordShape) -> Read:
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    number = data[at]
+    # Only the last byte of a number has no continuation bit: no other number begins with these.
+    known = _TIMES.get(data[at : at + _TIME_BYTES])
+    if known is not None:
+        return known, at + _TIME_BYTES
+    first, number = at, data[at]
     at += 1
     if number < 128:
         return (number >> 1) ^ -(number & 1), at
@@ -51,8 +68,18 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
             number -= marks
             if number >> 64:
                 raise ValueError("a number of more than 64 bits")
-            return (number >> 1) ^ -(number & 1), at
+            number = (number >> 1) ^ -(number & 1)
+            if at - first == _TIME_BYTES:
+                _keep(data[first:at], number)
+            return number, at
     raise ValueError("a number of more than ten bytes")
+
+
+def _keep(encoded: bytes, number: int) -> None:
+    """Keep a number that may be a time: what a record or a batch leads to says the same few."""
+    if len(_TIMES) >= TIMES_MAX:
+        _TIMES.clear()
+    _TIMES[encoded] = number
 
 
 def _read_int(data: bytes, at: int) -> tuple[int, int]:
@@ -63,6 +90,9 @@ def _read_int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    low = data[at]
+    if low & 129 == 128 and (high := data[at + 1]) < 128:  # of two bytes, as most that come here
+        return (high << 6) + (low - 128 >> 1), at + 2
     length, at = _read_long(data, at)
     if length < 0:
         raise ValueError("a negative length")
@@ -85,6 +115,8 @@ _CONSTANTS: dict[str, object] = {
     "read_long": _read_long,
     "read_length": _read_length,
     "read_count": _read_count,
+    # From a text's length, where it is one byte, to the text's end; 0 where it is more, or none.
+    "STEPS": tuple(0 if byte & 129 else 1 + (byte >> 1) for byte in range(256)),
 }
 
 
@@ -130,8 +162,11 @@ class _Reading:
         match shape.name:
             case "string" | "bytes":
                 decoded = ".decode()" if shape.name == "string" else ""
-                self._length()
-                self._source.add(f"{value} = data[at:(at := at + size)]{decoded}")
+                self._source.add("step = STEPS[data[at]]")
+                self._source.add(f"if step: {value} = data[at + 1:(at := at + step)]{decoded}")
+                with self._source.block("else:"):
+                    self._source.add("size, at = read_length(data, at)")
+                    self._source.add(f"{value} = data[at:(at := at + size)]{decoded}")
             case "boolean":
                 self._source.add(
                     f"{value} = data[at]",

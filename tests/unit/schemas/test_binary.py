@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.binary import READ_ERRORS, WRITE_ERRORS, compile_read, compile_write, find_misfit
+from schemas.binary.reading import TIMES_MAX, times_kept
 from schemas.binary.writing import NUMBERS_MAX, numbers_kept, varint
 from schemas.shape import RecordShape, shape_of
 from tests.support.avro_values import reversed_maps, values_of
@@ -131,6 +132,23 @@ def test_numbers_are_kept_up_to_a_bound_and_written_alike_before_and_after() -> 
             assert READ(data, 0)[0] == value
             assert numbers_kept() <= NUMBERS_MAX
     assert data == fastavro_bytes(value)
+
+
+def test_times_are_kept_up_to_a_bound_and_read_alike_before_and_after() -> None:
+    now_ms = 1_760_000_000_000
+    for _ in range(2):
+        for number in range(TIMES_MAX + 1):
+            for large in (now_ms + number, -now_ms - number):
+                value = {**FILLED, "large": large, "no_large": large // 2**20}
+                assert READ(fastavro_bytes(value), 0)[0] == value
+            assert times_kept() <= TIMES_MAX
+
+
+def test_a_number_that_ends_sooner_is_none_that_begins_alike() -> None:
+    longer, shorter = 2**40 + 3, 3  # the first groups of both are equal
+    for large in (longer, shorter, 2**33 + 3, longer, shorter):
+        value = {**FILLED, "large": large}
+        assert READ(fastavro_bytes(value), 0)[0] == value
 
 
 @pytest.mark.parametrize("size", [0, 63, 64, 4095, 4096, 8191, 8192, 70_000])
