@@ -38,10 +38,16 @@ _MODULUS = 1 << (8 * HASH_BYTES)
 _pack = Encoder().encode
 
 
+_EMPTY = blake2b(digest_size=HASH_BYTES)
+"""Copied for each row: that takes less time than to set one up."""
+
+
 def row_hash(key: bytes, value: bytes, /) -> int:
     """Return the hash of one row, as it is summed into the state hash."""
     framed = len(key).to_bytes(4) + key + value
-    return int.from_bytes(blake2b(framed, digest_size=HASH_BYTES).digest())
+    digest = _EMPTY.copy()
+    digest.update(framed)
+    return int.from_bytes(digest.digest())
 
 
 class Evidence:

@@ -51,6 +51,12 @@ _CUT_OUTPUTS = 10_000
 _CUT_OUTPUT_BYTES = 16_000_000
 """A batch is cut once it holds this much; the rest of the records are the next batch."""
 
+EXTRAS_MAX = 1_024
+"""Sets of headers whose encodings are kept, at most."""
+
+_EXTRA_BYTES_MAX = 512
+"""Of what is kept for one; a header that came with a record may have any length."""
+
 _RUNTIME_KINDS = frozenset(kind for kind, _ in RUNTIME_KINDS)
 _NO_HEADERS: dict[str, str] = {}
 _NONE: frozenset[Any] = frozenset()
@@ -119,14 +125,32 @@ _encoded = partial(tuple.__new__, EncodedOutput)
 """Makes one of all its fields; a named tuple's own constructor takes three times as long."""
 
 
+_EXTRAS: dict[_Extra, tuple[tuple[tuple[str, bytes], ...], bytes]] = {}
+
+
+def _encode_extra(extra: _Extra) -> tuple[tuple[tuple[str, bytes], ...], bytes]:
+    """Encode the headers besides ours, for the record and for the evidence.
+
+    What it came to is kept: the outputs of a record say the same, and so do those of a tenant.
+    """
+    made = tuple((name, text.encode()) for name, text in extra), repr(extra).encode()
+    if len(made[1]) <= _EXTRA_BYTES_MAX:
+        if len(_EXTRAS) >= EXTRAS_MAX:
+            _EXTRAS.clear()
+        _EXTRAS[extra] = made
+    return made
+
+
+def extras_kept() -> int:
+    """Return how many sets of headers are kept encoded at this moment."""
+    return len(_EXTRAS)
+
+
 class _Batch:
     """Collects what one batch produces; lives for one call of `fold_batch`."""
 
     __slots__ = (
         "_cause",
-        "_extra",
-        "_extra_bytes",
-        "_extra_headers",
         "_passed_timers",
         "_skips",
         "_timer_skips",
@@ -155,10 +179,6 @@ class _Batch:
         self._timer_skips = timer_skips
         self._passed_timers: list[str] = []
         self._cause = f"{self.stage.declaration.source}/{memory.partition}/"
-        # Outputs of one record share their extra headers.
-        self._extra: _Extra = ()
-        self._extra_headers: list[tuple[str, bytes]] = []
-        self._extra_bytes = b""
 
     def fold(self, raw: RawRecord) -> None:
         """Advance time to the record, fire what is due, fold it, encode what comes of it."""
@@ -264,10 +284,8 @@ class _Batch:
             cause_bytes = f"{cause}{index}".encode()
             headers = [sink.kind_header, ("cause", cause_bytes), fold_header]
             if extra:
-                if extra != self._extra:
-                    self._encode_extra(extra)
-                headers += self._extra_headers
-                extra_bytes = self._extra_bytes
+                extra_headers, extra_bytes = _EXTRAS.get(extra) or _encode_extra(extra)
+                headers += extra_headers
             else:
                 extra_bytes = b""
             size = len(key) + len(value or b"") + len(extra_bytes)
@@ -283,12 +301,6 @@ class _Batch:
             self.bytes += size
             index += 1
         return index
-
-    def _encode_extra(self, extra: _Extra) -> None:
-        """Encode headers, and keep them until others come."""
-        self._extra = extra
-        self._extra_headers = [(name, text.encode()) for name, text in extra]
-        self._extra_bytes = repr(extra).encode()
 
     @property
     def full(self) -> bool:

@@ -199,7 +199,9 @@ def let_go(state: State, book: Book, queue: Queue, job: str, /) -> None:
 def forget(state: State, book: Book, queue: Queue, /, *jobs: str) -> None:
     """Forget jobs that leave the queue, whether they wait at a gate or hold slots."""
     known = queue.gates.jobs
-    gone = [(job, known.pop(job)) for job in jobs if job in known] if known else []
+    if not known:
+        return
+    gone = [(job, known.pop(job)) for job in jobs if job in known]
     left: set[GateKey] = set()
     for job, row in gone:
         state.rows.delete(f"a:{queue.home}:{job}")

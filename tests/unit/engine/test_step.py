@@ -47,6 +47,32 @@ def test_an_output_keeps_its_own_headers_and_partition() -> None:
     assert [output.partition for output in step.outputs] == [None, 3, None]
 
 
+def test_headers_are_encoded_alike_however_many_and_however_long_they_are() -> None:
+    tenants = [f"tenant-{number}" for number in range(module.EXTRAS_MAX + 1)]
+    texts = [*tenants, "x" * 10_000, *reversed(tenants)]
+
+    def answer(*_: Any) -> list[Output]:
+        return [said("a", "1", headers=(("tenant_id", text),)) for text in texts]
+
+    step = fold_batch(log(Fold(on_record=answer)).memory, [raw(0)])
+    assert [output.headers[3:] for output in step.outputs] == [
+        [("tenant_id", text.encode())] for text in texts
+    ]
+    assert 0 < module.extras_kept() <= module.EXTRAS_MAX
+    assert ("tenant_id", "x" * 10_000) not in [each for kept in module._EXTRAS for each in kept]
+
+
+def test_outputs_of_a_tenant_share_no_list_that_the_next_one_would_change() -> None:
+    headers = (("tenant_id", "acme"),)
+
+    def answer(*_: Any) -> list[Output]:
+        return [said("a", "1", headers=headers), said("b", "2", headers=headers)]
+
+    first, second = fold_batch(log(Fold(on_record=answer)).memory, [raw(0)]).outputs
+    first.headers.append(("more", b""))
+    assert second.headers[3:] == [("tenant_id", b"acme")]
+
+
 def test_an_output_to_an_undeclared_topic_is_a_bug() -> None:
     def answer(*_: Any) -> list[Output]:
         return [Output("elsewhere", "said", "", {"text": ""})]
