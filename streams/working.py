@@ -185,15 +185,15 @@ class _Tally:
         if len(self._drained.responses) < RESPONSES_KEPT_MAX:
             self._drained.responses.append(response)
 
-    def settled(self, queue: str, *, acked: bool) -> None:
-        """Count it."""
-        self._drained.drained += 1
+    def settled(self, queue: str, count: int, *, acked: bool) -> None:
+        """Count them."""
+        self._drained.drained += count
         if acked:
-            self._drained.acked += 1
+            self._drained.acked += count
         else:
-            self._drained.deferred += 1
+            self._drained.deferred += count
         if self._observer is not None:
-            self._observer.settled(queue, acked=acked)
+            self._observer.settled(queue, count, acked=acked)
 
     def claims_lost(self, count: int) -> None:
         """Pass it on."""

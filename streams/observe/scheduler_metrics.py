@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 from streams.core.queue_report import OTHER_KEYS
 from streams.core.record import Output
 from streams.core.wire import FairnessState, JobsGranted, QueueSummary
-from streams.observe.children import Children
+from streams.observe.loop_histogram import LoopHistogram
 from streams.observe.relay_metrics import OTHER, QueueLabels
 
 __all__ = ["OBSERVED", "QueueSummaries", "SchedulerMetrics"]
@@ -157,12 +157,11 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.summaries = QueueSummaries(registry)
         self._label = QueueLabels()
-        self._children = Children()
-        self._ages = Histogram(
+        self._ages = LoopHistogram(
             "harn_worker_queue_claim_age_seconds",
             "From a job's enqueuing, by its producer's clock, until it was claimed.",
             ["queue"],
-            buckets=_AGES,
+            bounds=_AGES,
             registry=registry,
         )
 
@@ -183,7 +182,7 @@ class SchedulerMetrics:
     def granted(self, grant: JobsGranted) -> None:
         """Jobs were claimed."""
         queue = grant["queue"].partition("#")[0]
-        observe = self._children.of(self._ages, self._label(queue)).observe
+        observe = self._ages.of(self._label(queue)).observe
         at_ms = grant["granted_at_ms"]
         for job in grant["jobs"]:
             observe(max(0, at_ms - job["occurred_at_ms"]) / 1_000)

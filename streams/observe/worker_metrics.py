@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from streams.core.wire import JobResponse
 from streams.observe.children import Children
+from streams.observe.loop_histogram import LoopHistogram
 from streams.observe.relay_metrics import QueueLabels
 
 __all__ = ["WorkerMetrics"]
@@ -25,11 +26,11 @@ class WorkerMetrics:
             ["queue", "outcome"],
             registry=registry,
         )
-        self._seconds = Histogram(
+        self._seconds = LoopHistogram(
             "harn_worker_job_seconds",
             "Time from a job's begin to its outcome.",
             ["queue"],
-            buckets=_SECONDS,
+            bounds=_SECONDS,
             registry=registry,
         )
         self._acked = Counter(
@@ -56,15 +57,15 @@ class WorkerMetrics:
         """A job ended."""
         label = self._label(queue)
         self._children.of(self._jobs, label, outcome).inc()
-        self._children.of(self._seconds, label).observe(seconds)
+        self._seconds.of(label).observe(seconds)
 
     def answered(self, response: JobResponse) -> None:
         """Nothing is counted here."""
 
-    def settled(self, queue: str, *, acked: bool) -> None:
-        """An answer is in the log."""
+    def settled(self, queue: str, count: int, *, acked: bool) -> None:
+        """Answers are in the log."""
         if acked:
-            self._children.of(self._acked, self._label(queue)).inc()
+            self._children.of(self._acked, self._label(queue)).inc(count)
 
     def claims_lost(self, count: int) -> None:
         """Claims ran out."""

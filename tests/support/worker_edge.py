@@ -49,9 +49,9 @@ class Counts(Unobserved):
         self.lost = 0
         self.blocked = threading.Event()
 
-    def settled(self, queue: str, *, acked: bool) -> None:
+    def settled(self, queue: str, count: int, *, acked: bool) -> None:
         assert queue, "an answer is of a queue"
-        self.settlements[acked] += 1
+        self.settlements[acked] += count
 
     def claims_lost(self, count: int) -> None:
         self.lost += count

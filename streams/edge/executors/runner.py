@@ -119,8 +119,9 @@ class HandlerRunner:
         Other functions end elsewhere, and are not to blame for what holds up the loop.
         """
         timer = call.timer
-        is_ours = call.handler.runs_in == "async"
-        return is_ours and timer is not None and timer.when() < self._loop.time()
+        if timer is None or call.handler.runs_in != "async":
+            return False
+        return timer.when() < self._loop.time()
 
     def _give_up(self, call: Call) -> None:
         assert call.verdict is not None, "a call is given up because of a verdict"

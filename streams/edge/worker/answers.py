@@ -55,11 +55,11 @@ class AnswerListener(Protocol):
         ...
 
     def acked(self, jobs: Sequence[HeldJob], position: Position) -> None:
-        """The ack of jobs is in the log, there; each of them is answered next."""
+        """The ack of jobs is in the log, there; they are answered next."""
         ...
 
-    def answered(self, held: HeldJob, *, acked: bool) -> None:
-        """A job's response is in the log, and its ack if it was to have one."""
+    def answered(self, jobs: Sequence[HeldJob], *, acked: bool) -> None:
+        """The responses of jobs of one queue are in the log, and their acks if they have any."""
         ...
 
     def fail(self, error: BaseException) -> None:
@@ -149,17 +149,15 @@ class Answers:
 
     @ends_the_role
     def _ack(self, together: Sequence[Answered]) -> None:
-        """Ack what is done and still claimed."""
-        acked: list[HeldJob] = []
+        """Ack what is done."""
         for each in together:
-            if each.acks and self._listener.still_holds(each.held):
-                acked.append(each.held)
-            else:
-                self._settle(each.held, acked=False)
-        for queue_key, part in by_queue(acked):
+            if not each.acks:
+                self._settle((each.held,), acked=False)
+        for queue_key, part in by_queue(each.held for each in together if each.acks):
             self._append_ack(queue_key, part, _RETRY_FIRST_S)
 
     def _append_ack(self, queue_key: str, part: Sequence[HeldJob], retry_s: float) -> None:
+        """Ack what is still claimed."""
         if self._closed:
             return
         held: list[HeldJob] = []
@@ -167,7 +165,7 @@ class Answers:
             if self._listener.still_holds(each):
                 held.append(each)
             else:
-                self._settle(each, acked=False)
+                self._settle((each,), acked=False)
         if not held:
             return
         appended = self._words.ack(queue_key, self._listener.incarnation, held)
@@ -184,17 +182,16 @@ class Answers:
         if self._error_of(appended) is None:
             self._delayed = False
             self._listener.acked(part, appended.result())
-            for each in part:
-                self._settle(each, acked=True)
+            self._settle(part, acked=True)
             return
         again: Callable[[], None] = partial(
             self._append_ack, queue_key, part, min(2 * retry_s, _RETRY_MAX_S)
         )
         self._loop.call_later(retry_s, again)
 
-    def _settle(self, held: HeldJob, *, acked: bool) -> None:
-        self._under_way -= 1
-        self._listener.answered(held, acked=acked)
+    def _settle(self, jobs: Sequence[HeldJob], *, acked: bool) -> None:
+        self._under_way -= len(jobs)
+        self._listener.answered(jobs, acked=acked)
 
     def _error_of(self, appended: asyncio.Future[Position]) -> BaseException | None:
         """Return why an append failed; what no retry mends fails the worker as well."""

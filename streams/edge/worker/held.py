@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streams.core.wire import ClaimedJob, ClaimRef, GrantedJob
@@ -39,6 +39,8 @@ class HeldJob:
 
     queue_key: str
     """Queue, or `queue#shard`."""
+    queue: str = field(init=False)
+    """The queue, without a shard."""
     job_event_id: str
     claim_id: str
     delivery: int
@@ -63,10 +65,8 @@ class HeldJob:
     event_id: str | None = None
     dispatch_id: str | None = None
 
-    @property
-    def queue(self) -> str:
-        """Return the queue, without a shard."""
-        return self.queue_key.partition("#")[0]
+    def __post_init__(self) -> None:
+        self.queue = self.queue_key.partition("#")[0]
 
     @property
     def line(self) -> tuple[str, str]:

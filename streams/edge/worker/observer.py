@@ -20,8 +20,8 @@ class WorkerObserver(Protocol):
         """This is appended as its response."""
         ...
 
-    def settled(self, queue: str, *, acked: bool) -> None:
-        """A response is in the log, and the ack if it was acked."""
+    def settled(self, queue: str, count: int, *, acked: bool) -> None:
+        """So many responses are in the log, and their acks if they were acked."""
         ...
 
     def claims_lost(self, count: int) -> None:
@@ -46,7 +46,7 @@ class Unobserved:
     def answered(self, response: JobResponse) -> None:
         """Ignore it."""
 
-    def settled(self, queue: str, *, acked: bool) -> None:
+    def settled(self, queue: str, count: int, *, acked: bool) -> None:
         """Ignore it."""
 
     def claims_lost(self, count: int) -> None:

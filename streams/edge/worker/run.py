@@ -36,7 +36,10 @@ from streams.handler_emissions import Emissions
 
 __all__ = ["Answer", "CallRunner", "JobRunner", "OnAnswer"]
 
-_NO_EMISSIONS = "a worker's handler cannot emit: its job has no transaction to send it in"
+_NO_EMISSIONS = Emissions(
+    refusal="a worker's handler cannot emit: its job has no transaction to send it in"
+)
+"""Of all jobs: what refuses everything never changes."""
 
 
 class Answer(NamedTuple):
@@ -192,7 +195,7 @@ def _context(held: HeldJob, job: TriggerDispatch) -> Context:
         event_id=job["event"]["id"],
         replay_of_event_id=job["replay_of_event_id"],
         cancelled=CancelToken(),
-        emissions=Emissions(refusal=_NO_EMISSIONS),
+        emissions=_NO_EMISSIONS,
     )
 
 

@@ -20,8 +20,11 @@ from streams.core.wire import ConsumerGates, JobResponse
 from streams.edge.invoker.reporter import Appender
 from streams.edge.worker.deliveries import REQUESTS
 from streams.edge.worker.held import HeldJob
+from streams.observe import logs
 
 __all__ = ["Words", "by_queue"]
+
+_LOG = logs.logger(__name__)
 
 CLAIMS_PER_WORD_MAX = 5_000
 """Claims in one record: some hundred bytes each at most, in a record of 900 KB."""
@@ -77,8 +80,8 @@ class Words:
 
     def release(
         self, queue_key: str, incarnation: str, claims: Sequence[HeldJob], reason: str
-    ) -> Appended:
-        """Give jobs of a queue back."""
+    ) -> None:
+        """Give jobs of a queue back; a word that is lost is told in our log alone."""
         value = {
             "queue": queue_key,
             "consumer_id": self._consumer_id,
@@ -86,7 +89,8 @@ class Words:
             "claims": [each.claimed for each in claims],
             "reason": reason,
         }
-        return self._to_queue("release_requested", queue_key, value)
+        appended = self._to_queue("release_requested", queue_key, value)
+        appended.add_done_callback(_note_unreleased)
 
     def register(self, queue_key: str, digest: str, gates: Sequence[ConsumerGates]) -> Appended:
         """Say which gates the consumer manifest declares."""
@@ -147,6 +151,12 @@ def by_queue(claims: Iterable[HeldJob]) -> list[tuple[str, list[HeldJob]]]:
         for queue_key, part in parts.items()
         for at in range(0, len(part), CLAIMS_PER_WORD_MAX)
     ]
+
+
+def _note_unreleased(appended: Appended) -> None:
+    error = appended.exception()
+    if error is not None:
+        _LOG.warning("worker_not_released", extra={"reason": str(error)})
 
 
 def _trace(traceparent: str) -> tuple[tuple[str, bytes], ...]:

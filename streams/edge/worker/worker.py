@@ -21,7 +21,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 from streams.codec import Codec
 from streams.core.record import Position
@@ -108,7 +107,7 @@ class Worker:
         self._answers: Answers | None = None
         self._gates: GateAsks | None = None
         self._presence: Presence | None = None
-        self._starting = False
+        self._starting = self._start_planned = False
         self._quiet: asyncio.Event = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
 
@@ -233,6 +232,7 @@ class Worker:
 
     @ends_the_role
     def _start_waiting(self) -> None:
+        self._start_planned = False
         if self._starting:
             return  # an answer came before its start returned: the loop below goes on
         self._starting = True
@@ -256,8 +256,9 @@ class Worker:
         self.admitted()
 
     def admitted(self) -> None:
-        """Start what may start: a handler's place came free, or a job was let pass."""
-        if not self._starting:
+        """Start what may start, once for all places that come free in one turn of the loop."""
+        if not self._starting and not self._start_planned:
+            self._start_planned = True
             self._loop.call_soon(self._start_waiting)
         self._quiet.set()
 
@@ -285,7 +286,7 @@ class Worker:
             answer,
             consumer_id=self.plan.consumer_id,
             handled_at_ms=self._clock(),
-            claim_lost=not self.still_holds(held),
+            claim_lost=held.lost or held.ended_s >= held.expires_s,
         )
         hurried = self._held.waiting == 0
         acks = answer.done and not response["claim_lost"]
@@ -304,17 +305,18 @@ class Worker:
         self._room.round_trip.acked(jobs, position)
 
     @ends_the_role
-    def answered(self, held: HeldJob, *, acked: bool) -> None:
-        """Forget a job that is over; one that failed keeps its claim until it runs out."""
-        if acked or not self.still_holds(held):  # done, lost, or released
-            self._held.drop(held)
-        else:
-            self._held.fail(held)
-            if self._presence is not None:
-                self._presence.say_soon()  # the scheduler counts it until it hears otherwise
+    def answered(self, jobs: Sequence[HeldJob], *, acked: bool) -> None:
+        """Forget jobs that are over; one that failed keeps its claim until it runs out."""
+        for held in jobs:
+            if acked or not self.still_holds(held):  # done, lost, or released
+                self._held.drop(held)
+            else:
+                self._held.fail(held)
+                if self._presence is not None:
+                    self._presence.say_soon()  # the scheduler counts it until it hears otherwise
         if self._presence is not None:
             self._presence.look()
-        self._observer.settled(held.queue, acked=acked)
+        self._observer.settled(jobs[0].queue, len(jobs), acked=acked)
         self._quiet.set()
         self.look_whether_done()
 
@@ -322,8 +324,7 @@ class Worker:
         """Give claims back; should the word be lost, the claims are, by no longer being listed."""
         assert self._words is not None, "start comes before any claim"
         for queue_key, part in by_queue(claims):
-            appended = self._words.release(queue_key, self.incarnation, part, reason)
-            appended.add_done_callback(_note_unreleased)
+            self._words.release(queue_key, self.incarnation, part, reason)
         for held in claims:
             held.lost = True
 
@@ -391,9 +392,3 @@ class Worker:
     def _too_many_strays(self, count: int) -> None:
         remedy = 'give handlers timeouts that they keep, or `executor = "process"`'
         self.fail(InvokerStuck(f"{count} handlers of jobs do not end", remedy=remedy))
-
-
-def _note_unreleased(appended: asyncio.Future[Any]) -> None:
-    error = appended.exception()
-    if error is not None:
-        _LOG.warning("worker_not_released", extra={"reason": str(error)})
