@@ -58,6 +58,19 @@ async def test_a_job_is_acked_only_once_its_response_is_in_the_log() -> None:
 
 
 @virtual_time
+async def test_jobs_that_end_together_are_acked_together_and_counted_each() -> None:
+    worker = await rig("answer", "explode").start()
+    jobs = [(number, body_of("answer", number)) for number in range(1, 6)]
+    worker.grant(*jobs, (6, body_of("explode", 6)))
+    await asyncio.sleep(0.1)
+    assert sorted(worker.acked) == ["1.1", "2.1", "3.1", "4.1", "5.1"]
+    assert len(worker.values("ack_requested")) == 1
+    assert worker.counts.settlements == {True: 5, False: 1}
+    assert [held.claim_id for held in worker.worker.held] == ["6.1"]
+    assert worker.worker.held.running == 0
+
+
+@virtual_time
 async def test_a_response_that_an_outage_kept_out_is_appended_again_before_the_ack() -> None:
     worker = await rig("answer").start()
     worker.log.failures = [BrokerError("away", retryable=True)]
