@@ -53,17 +53,19 @@ class Writer:
         random, log = self._random, self.log
         log.now_ms += random.choice((0, 0, 5, 1_000, random.randrange(100_000)))
         self._records.now_ms = log.now_ms
-        kind, value = self._expected() if random.random() < 0.5 else (None, None)
-        if kind is None:
-            kind = random.choice(self._kinds)
-            value = self._records.value(CODEC.schemas[log.stage.kinds[kind]].shape)
+        kind, value = (random.random() < 0.5 and self._expected()) or self._any()
         self._records.note(value)
         headers = {"fold": "f"} if random.random() < 0.3 else {}
         for output in log.add(kind, value, headers=headers):
             self._records.note(output.value)
 
-    def _expected(self) -> tuple[str | None, Any]:
-        """Return what the stage lives on."""
+    def _any(self) -> tuple[str, Any]:
+        """Return what fits its schema."""
+        kind = self._random.choice(self._kinds)
+        return kind, self._records.value(CODEC.schemas[self.log.stage.kinds[kind]].shape)
+
+    def _expected(self) -> tuple[str, Any] | None:
+        """Return what the stage lives on, if it is an event or a job."""
         number = self._random.randrange(1_000)
         match self.log.stage.declaration.name:
             case "inbox":
@@ -81,7 +83,7 @@ class Writer:
                 bounds = {"first_offset": first, "next_offset": self._next_offset}
                 return "jobs_ready", {**place, **bounds, "jobs": jobs}
             case _:
-                return None, None
+                return None
 
 
 @pytest.mark.parametrize("stage", ["registry", "inbox", "dispatch", "scheduler"])
