@@ -6,6 +6,7 @@ Source: DESIGN "A job"; SEMANTICS 5.4.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from streams.settings import Settings
 __all__ = [
     "RESPONSES_KEPT_MAX",
     "Drained",
+    "Stop",
     "drain_queue",
     "queue_keys",
     "run_worker",
@@ -45,6 +47,8 @@ _log = logs.logger(__name__)
 
 RESPONSES_KEPT_MAX = 10_000
 """Responses that a drain returns; it counts the others."""
+
+Stop = concurrent.futures.Future[None]
 
 _STOP_S = 30.0
 """What stopping may take besides the drain time, before the process is ended all the same."""
@@ -139,10 +143,13 @@ async def drain_queue(
     plan: WorkerPlan,
     *,
     observer: WorkerObserver | None = None,
+    stop: Stop | None = None,
 ) -> Drained:
     """Take what is ready on one queue, each job once, and return what became of it.
 
-    Args:    plan: with `once`, and the keys of one queue.
+    What has not begun is released when it is cut short: by `stop`, or by a cancellation.
+
+    Args:    plan: with `once`, and the keys of one queue.  stop: another thread may resolve it.
     Raises:  HarnError when it cannot start, or something fails while it runs.
     """
     assert plan.once, "a drain ends"
@@ -154,7 +161,8 @@ async def drain_queue(
     try:
         await publisher.start()
         await worker.start()
-        await _first_of(worker.emptied, worker.failed, publisher.failed)
+        stopping = [] if stop is None else [asyncio.wrap_future(stop)]
+        await _first_of(worker.emptied, worker.failed, publisher.failed, *stopping)
     finally:
         await worker.stop()
         await publisher.stop()

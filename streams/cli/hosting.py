@@ -30,12 +30,21 @@ from topology.edges import RELAY
 
 __all__ = ["with_queues_served"]
 
+_STOP_S = 15.0
+"""What work may take to end after a Ctrl-C, besides the time that its handlers have."""
+
 _Result = TypeVar("_Result")
 
 
-def with_queues_served(settings: Settings, work: Callable[[Settings], _Result]) -> _Result:
+def with_queues_served(
+    settings: Settings,
+    work: Callable[[Settings], _Result],
+    interrupt: Callable[[], object] = lambda: None,
+) -> _Result:
     """Return what `work` comes to, called where relay and scheduler run.
 
+    Args:   interrupt: called from another thread at a Ctrl-C, so that `work` ends soon; relay and
+            scheduler run until it has.
     Raises: what it raises; HarnError when roles cannot start here.
     """
     if not settings.embedded:
@@ -43,23 +52,26 @@ def with_queues_served(settings: Settings, work: Callable[[Settings], _Result]) 
     running = cluster_with_topics(settings)
     missing = _unserved(running)
     try:
-        return _served(running, missing, work)
+        return _served(running, missing, work, interrupt)
     except BrokerError:
         # A member that was killed counts until its session ends: then there is more to host.
         still_missing = _unserved(running)
         if set(still_missing) <= set(missing):
             raise
-        return _served(running, still_missing, work)
+        return _served(running, still_missing, work, interrupt)
 
 
 def _served(
-    settings: Settings, missing: list[Role], work: Callable[[Settings], _Result]
+    settings: Settings,
+    missing: list[Role],
+    work: Callable[[Settings], _Result],
+    interrupt: Callable[[], object],
 ) -> _Result:
     if not missing:
         return work(settings)
     notice(f"nobody runs {' and '.join(missing)} here: this command does, while it works")
     logs.configure("error", settings.log_format)
-    return asyncio.run(_hosted(replace(settings, metrics_port=0), missing, work))
+    return asyncio.run(_hosted(replace(settings, metrics_port=0), missing, work, interrupt))
 
 
 def _unserved(settings: Settings) -> list[Role]:
@@ -72,7 +84,10 @@ def _unserved(settings: Settings) -> list[Role]:
 
 
 async def _hosted(
-    settings: Settings, roles: list[Role], work: Callable[[Settings], _Result]
+    settings: Settings,
+    roles: list[Role],
+    work: Callable[[Settings], _Result],
+    interrupt: Callable[[], object],
 ) -> _Result:
     from streams.app import Application, Plan
 
@@ -87,5 +102,11 @@ async def _hosted(
             raise failing.result()
         failing.cancel()
         return working.result()
+    except asyncio.CancelledError:
+        # Its thread cannot be cancelled, and would wait in vain once nobody schedules.
+        if working is not None:
+            interrupt()
+            await asyncio.wait({working}, timeout=settings.drain_ms / 1_000 + _STOP_S)
+        raise
     finally:
         await application.stop()

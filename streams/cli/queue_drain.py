@@ -6,8 +6,12 @@ Source: SEMANTICS 5.4; seed worker-dispatch, "Drain one queue manually".
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import typer
@@ -23,7 +27,7 @@ from streams.edge.queue_standing import standings
 from streams.edge.worker import WorkerPlan
 from streams.edge.worker.consumer import Consumer
 from streams.settings import Settings
-from streams.working import Drained, drain_queue, queue_keys
+from streams.working import Drained, Stop, drain_queue, queue_keys
 
 __all__ = ["document_of", "drain", "lines_of_drain"]
 
@@ -42,6 +46,7 @@ def drain(
     queue = worker_queue.canonical(name)
     claim_ttl_ms, consumer_name = claim_ttl_ms_of(claim_ttl), consumer_id_of(consumer_id)
     consumer = Consumer.load(manifest_of(settings, manifest))
+    stop = Stop()
 
     def work(running: Settings) -> dict[str, Any]:
         codec = codec_of(running)
@@ -58,15 +63,33 @@ def drain(
                 claim_ttl_ms=claim_ttl_ms,
                 once=True,
             )
-            drained = asyncio.run(drain_queue(running, codec, consumer, plan))
+            drained = asyncio.run(drain_queue(running, codec, consumer, plan, stop=stop))
         return document_of(drained, summary_of(running, queue))
 
-    document = with_queues_served(settings, work)
+    with _asked_to_end_as_by_ctrl_c():
+        document = with_queues_served(settings, work, partial(stop.set_result, None))
     if as_json:
         print_json(document)
         return
     for line in lines_of_drain(document):
         typer.echo(line)
+
+
+@contextmanager
+def _asked_to_end_as_by_ctrl_c() -> Iterator[None]:
+    """Take SIGTERM for a Ctrl-C: what has not begun is given back, instead of running out."""
+
+    def interrupted(_number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)  # of the event loop that runs, if one does
+        if not callable(handler):  # started where a Ctrl-C is ignored
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def document_of(drained: Drained, summary: Mapping[str, Any]) -> dict[str, Any]:

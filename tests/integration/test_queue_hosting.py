@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from streams.edge.broker import ensure_broker, stop_broker
 from streams.kafka import make_producer
 from streams.settings import Settings
-from tests.support.app_cluster import write_manifest
+from tests.support.app_cluster import read, write_manifest
+from tests.support.fleet import wait_until
 from tests.support.worker_edge import body_of
 
 pytestmark = [pytest.mark.broker]
@@ -37,14 +39,25 @@ def quick(event):
 """
 
 
+PATIENT = """
+async def quick(event, context):
+    return await context.cancelled
+"""
+
+
+def environment() -> dict[str, str]:
+    """The environment of a command that knows of no cluster."""
+    named = ("KAFKA_", "HARN_", "SCHEMA_REGISTRY_")
+    others = {name: text for name, text in os.environ.items() if not name.startswith(named)}
+    kept = {name: os.environ[name] for name in ("HARN_CACHE_DIR",) if name in os.environ}
+    return others | kept
+
+
 def harn(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command that knows of no cluster."""
-    named = ("KAFKA_", "HARN_", "SCHEMA_REGISTRY_")
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(named)}
-    kept = {name: os.environ[name] for name in ("HARN_CACHE_DIR",) if name in os.environ}
     return subprocess.run(
         [sys.executable, "-m", "streams.cli.main", *arguments],
-        env=environment | kept,
+        env=environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -101,3 +114,41 @@ def test_a_command_hosts_what_nobody_runs(tmp_path: Path) -> None:
         assert (found["ready"], found["acked"]) == (0, 3)
     finally:
         stop_broker(state_dir)
+
+
+@pytest.mark.timeout(180)
+def test_a_drain_that_is_asked_to_end_tells_its_handlers_and_ends(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    consumer = write_manifest(tmp_path / "consumer", CONSUMER, "")
+    (tmp_path / "consumer" / "lib.py").write_text(PATIENT)
+    alone = Settings(state_dir=state_dir)
+    settings = alone.with_bootstrap(ensure_broker(alone).bootstrap)
+    queue = ("orchestrator", "queue", "--config", str(consumer), "--state-dir", str(state_dir))
+    try:
+        made = harn("queue", "create", "triage", "--state-dir", str(state_dir))
+        assert made.returncode == 0, made.stderr
+        producer = make_producer(settings)
+        for number in range(3):
+            producer.produce("worker.triage", body_of("quick", number), "triage")
+        assert producer.flush(30) == 0
+        for times, asked in enumerate((signal.SIGTERM, signal.SIGINT), start=1):
+            drain = subprocess.Popen(
+                [sys.executable, "-m", "streams.cli.main", *queue, "drain", "triage"],
+                env=environment(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            wait_until("a job is claimed", lambda least=times: claims(settings) >= least)
+            drain.send_signal(asked)
+            told, _ = drain.communicate(timeout=60)
+            assert drain.returncode == 130, told
+            assert "Traceback" not in told
+            [found] = answer(harn(*queue, "ls", "--json"))["worker_queues"]
+            assert (found["acked"], found["ready"], found["in_flight"]) == (times, 3 - times, 0)
+    finally:
+        stop_broker(state_dir)
+
+
+def claims(settings: Settings) -> int:
+    return len(read(settings, "worker.triage.claims", {"job_claimed"}))
