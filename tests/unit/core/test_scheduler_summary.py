@@ -61,6 +61,12 @@ def test_keys_and_the_others_add_up_to_all(
     work = Counter(jobs[number][0] for number in waiting) + Counter(keys[acked:])
     most = sorted(work, key=lambda key: (-work[key], key))[:NAMED_MAX]
     assert set(most) <= {each["fairness_key"] for each in found["keys"]}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(summary_module, "KEYS_MAX", len(TENANTS))
+        all_named = log.summary()
+    assert all_named["other_keys"] is None
+    for field in ("deficit", "deferred_total", "starvation_promotions_total"):
+        assert total(found, field) == total(all_named, field), field
     for each in found["keys"]:
         assert each["ready_jobs"] == sum(jobs[n][0] == each["fairness_key"] for n in waiting)
         assert each["selected_total"] == keys.count(each["fairness_key"])
