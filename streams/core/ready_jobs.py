@@ -128,6 +128,7 @@ def ready_job(
     problem = bounds.text_problem(
         (
             ("trigger_id", value["trigger_id"], bounds.ID_CHARS_MAX),
+            ("dispatch_id", value["dispatch_id"], bounds.ID_CHARS_MAX),
             ("binding_key", value["binding_key"], bounds.ID_CHARS_MAX + 12),
             ("event.id", event["id"], bounds.ID_CHARS_MAX),
             ("event.tenant_id", tenant_id, bounds.ID_CHARS_MAX),

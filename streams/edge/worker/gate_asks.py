@@ -29,7 +29,12 @@ __all__ = ["ASK_AGAIN_S", "JOBS_PER_ASK_MAX", "GateAsks", "GateListener", "asked
 _LOG = logs.logger(__name__)
 
 JOBS_PER_ASK_MAX = 250
-"""Jobs in one record: seven keys of 200 characters each at most, in a record of 900 KB."""
+ASK_BYTES_MAX = 400_000
+"""Jobs in one record, and bytes of what is said of them: a word above the mailbox's bound would be
+quarantined, and none of its jobs have an answer."""
+
+_JOB_OVERHEAD_BYTES = 256
+"""Ids, names of gates and lengths of a job in a word, at most."""
 
 ASK_AGAIN_S = 5.0
 
@@ -99,8 +104,7 @@ class GateAsks:
         now_s = self._loop.time()
         asking = [each for each in collected if each.state == "asking" and not each.lost]
         for queue_key, part in by_queue(asking):
-            for at in range(0, len(part), JOBS_PER_ASK_MAX):
-                asked = part[at : at + JOBS_PER_ASK_MAX]
+            for asked in _parts(part):
                 for each in asked:
                     each.asked_s = now_s
                 appended = self._words.ask(queue_key, self._listener.incarnation, asked_for(asked))
@@ -131,6 +135,28 @@ class GateAsks:
             if held is not None:
                 self._listener.taken_back(held, each["answer"])
         self._listener.admitted()
+
+
+def _parts(jobs: Iterable[HeldJob]) -> list[list[HeldJob]]:
+    """Part jobs into words of a bounded size."""
+    parts: list[list[HeldJob]] = [[]]
+    size = 0
+    for held in jobs:
+        length = _size_of(held)
+        if parts[-1] and (len(parts[-1]) == JOBS_PER_ASK_MAX or size + length > ASK_BYTES_MAX):
+            parts.append([])
+            size = 0
+        parts[-1].append(held)
+        size += length
+    return parts
+
+
+def _size_of(held: HeldJob) -> int:
+    """Return how many bytes a job has in a word, at most: whoever made its event wrote the keys."""
+    texts = (held.trigger_id or "", held.dispatch_id or "", *(held.gate_keys or {}).values())
+    return _JOB_OVERHEAD_BYTES + sum(
+        len(text) if text.isascii() else 4 * len(text) for text in texts
+    )
 
 
 def asked_for(jobs: Iterable[HeldJob]) -> list[dict[str, Any]]:

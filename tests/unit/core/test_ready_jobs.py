@@ -94,6 +94,7 @@ def test_a_priority_that_nobody_knows_is_the_default(said: str, meant: str) -> N
     [
         ({"trigger_id": ""}, "trigger_id is empty"),
         ({"trigger_id": "t" * 257}, "trigger_id has 257 characters, expected at most 256"),
+        ({"dispatch_id": "d" * 257}, "dispatch_id has 257 characters, expected at most 256"),
         ({"event": event("e" * 257)}, "event.id has 257 characters"),
         ({"event": event("e", tenant_id="t" * 257)}, "event.tenant_id has 257 characters"),
     ],

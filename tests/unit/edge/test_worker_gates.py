@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from streams.core.expression import KEY_CHARS_MAX
 from streams.edge.worker.consumer import Consumer
 from streams.edge.worker.gate_asks import ASK_AGAIN_S, JOBS_PER_ASK_MAX
+from streams.engine import MAX_INPUT_BYTES
 from streams.errors import BrokerError, ManifestError
 from streams.handler_api import Event
+from tests.support.invoker_edge import CODEC
 from tests.support.virtual_time import virtual_time
 from tests.support.worker_edge import TTL_MS, WorkerRig, body_of, settle, trigger
 
@@ -211,6 +214,27 @@ async def test_many_are_asked_for_in_records_of_a_bounded_size() -> None:
         JOBS_PER_ASK_MAX,
         1,
     ]
+
+
+@virtual_time
+async def test_jobs_with_the_longest_keys_are_asked_for_in_records_that_the_mailbox_takes() -> None:
+    key = "event.payload.repo"
+    gates: dict[str, dict[str, Any]] = {
+        "debounce": {"key": key, "period": "1s"},
+        "rate_limit": {"key": key, "period": "1s", "max": 5},
+        "throttle": {"key": key, "period": "1s", "max": 5},
+        "singleton": {"key": key},
+        "priority": {"key": key, "order": ["x"]},
+    }
+    worker = await rig(**gates).start()
+    repo = "\N{GRINNING FACE}" * KEY_CHARS_MAX
+    worker.grant(*(job(number, repo=repo) for number in range(JOBS_PER_ASK_MAX)))
+    await settle()
+    assert len(worker.asked) == JOBS_PER_ASK_MAX
+    words = worker.values("gates_requested")
+    assert words[0]["jobs"][0]["keys"]["concurrency"] == repo
+    sizes = [len(CODEC.encode("gates_requested", each)) for each in words]
+    assert max(sizes) <= MAX_INPUT_BYTES
 
 
 @virtual_time
