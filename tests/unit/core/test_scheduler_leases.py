@@ -218,6 +218,7 @@ def test_a_new_incarnation_releases_the_claims_of_the_one_before() -> None:
     log.beat()
     outs = log.beat(incarnation="i2")
     assert said(outs) == ["job_released", "job_claimed"]
+    assert outs[1].value["delivery"] == 2, "it may have been what ended the worker"
     assert log.beat(incarnation="i2", claims=["0.2"]) == []
     [told] = log.beat()
     assert (told.kind, told.topic) == ("worker_replaced", "worker.deliveries")
@@ -232,7 +233,9 @@ def test_a_claim_that_two_heartbeats_do_not_list_is_released() -> None:
     log.beat()
     assert said(log.beat(seq=2)) == []
     assert said(log.beat(seq=2)) == [], "that was the same one again"
-    assert said(log.beat(seq=3)) == ["job_released", "job_claimed"]
+    outs = log.beat(seq=3, granted_at_ms=log.now_ms)
+    assert said(outs) == ["job_released", "job_claimed"], "the very grant has come to it"
+    assert outs[1].value["delivery"] == 2, "a grant that no worker can read ends some time"
 
 
 def test_a_job_dies_of_too_many_deliveries() -> None:
