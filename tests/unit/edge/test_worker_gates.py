@@ -219,7 +219,7 @@ async def test_many_are_asked_for_in_records_of_a_bounded_size() -> None:
 @virtual_time
 async def test_jobs_with_the_longest_keys_are_asked_for_in_records_that_the_mailbox_takes() -> None:
     key = "event.payload.repo"
-    gates: dict[str, dict[str, Any]] = {
+    gates: dict[str, Any] = {
         "debounce": {"key": key, "period": "1s"},
         "rate_limit": {"key": key, "period": "1s", "max": 5},
         "throttle": {"key": key, "period": "1s", "max": 5},
