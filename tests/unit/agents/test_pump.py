@@ -171,6 +171,9 @@ async def test_how_far_partitions_have_come_is_told_in_sums(
     rig.pump.folded(0, 15)
     assert (rig.told.kinds, rig.told.admitted) == (["acked"], 5)
     assert rig.told.cursors == {0: 15, 1: 40}
+    await rig.admit(1)
+    rig.pump.folded(1, 41)
+    assert rig.told.admitted == 6, "each is told once"
 
 
 async def test_what_waits_before_the_pump_is_observed(rig: Rig) -> None:

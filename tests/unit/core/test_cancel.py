@@ -145,6 +145,9 @@ def test_a_request_is_about_one_binding_and_one_event() -> None:
     log = DispatchLog()
     ask(log, "another")
     ask(log, binding_key="triage@v2")
+    ask(log, "d1", binding_key=f"{KEY}:event-of")  # which reads the same when put together
+    ask(log, "of:d1", binding_key=f"{KEY}:event")
+    assert kinds(log.match("of", found=event("event:of:d1")))[-1] == "invoke"
     assert kinds(log.match("d1"))[-1] == "invoke"
     ask(log, "another")
     assert log.row() is not None
@@ -163,11 +166,11 @@ def test_the_oldest_request_is_forgotten_when_too_many_wait(
 ) -> None:
     monkeypatch.setattr(cancel, "REQUESTS_MAX", 2)
     log = DispatchLog()
-    for name in ("e1", "e2", "e2", "e3"):
+    for name, kept in (("e1", {"e1"}), ("e2", {"e1", "e2"}), ("e2", {"e1", "e2"}), ("e3", None)):
         log.now_ms += 1
         ask(log, name)
-    waiting = {row["event_id"] for key, row in log.rows.items() if key.startswith("c:")}
-    assert waiting == {"e2", "e3"}
+        waiting = {row["event_id"] for key, row in log.rows.items() if key.startswith("c:")}
+        assert waiting == (kept or {"e2", "e3"})
 
 
 def test_ids_that_could_not_be_repeated_are_refused() -> None:

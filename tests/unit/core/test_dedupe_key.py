@@ -111,6 +111,27 @@ def test_repeats_and_what_is_remembered_are_counted() -> None:
     log.assert_replays([2, 1], reload_at=frozenset({1, 2}))
 
 
+def test_a_lower_bound_is_reached_with_the_next_claim() -> None:
+    log = ClaimLog()
+    for number in range(5):
+        log.now_ms += 1
+        log.match(f"d{number}", f"v{number}")
+    fewer = policy(dedupe_rows_max=2)
+    log.add("revision_published", revision(2, in_force=fewer))
+    log.match("next", "new")
+    assert sorted(log.claims()) == ["new", "v4"], "what expires first goes first"
+
+
+def test_a_trigger_s_claims_are_not_another_s_whatever_their_ids_hold() -> None:
+    log = ClaimLog()
+    bound: Any = gated({})
+    other: Any = {**bound, "trigger_id": "triage:a", "binding_key": "triage:a@v1"}
+    log.add("revision_published", revision(2, added=[other]))
+    log.match("d1", "a:b")
+    word = {**matched("d2"), "trigger_id": "triage:a", "binding_key": "triage:a@v1"}
+    assert "invoke" in kinds(log.add("event_matched", {**word, "keys": {"dedupe": "b"}}))
+
+
 def test_a_claim_outlives_its_dispatch_and_ends_with_its_days() -> None:
     log = ClaimLog({"retry": {"retention_days": 2}, "when": "cel:false"})
     log.match("a", "7")
