@@ -141,6 +141,14 @@ def test_a_request_waits_for_its_time_and_no_longer(after_ms: int, ends: bool) -
     assert not [key for key in log.rows if key.startswith("c:")]
 
 
+def test_a_request_comes_before_an_expression_that_failed() -> None:
+    log = GateLog({"concurrency": {"key": "k", "max": 1}})
+    ask(log, "a")
+    log.arrive("a", 1, keys={"error": "no such field"})
+    assert log.dead == {}
+    assert log.rows.get("d:a") is None
+
+
 def test_a_request_is_about_one_binding_and_one_event() -> None:
     log = DispatchLog()
     ask(log, "another")

@@ -211,6 +211,19 @@ def test_a_singleton_is_taken_while_those_who_gave_it_up_wait_to_be_called() -> 
     assert log.started["h"][-1] == 68.001
 
 
+def test_another_waiter_stands_in_for_one_that_is_cancelled_while_it_is_parked() -> None:
+    log = GateLog({"concurrency": {"max": 1}}, backoff="immediate", max_attempts=100)
+    for name in ("a", "b", "c"):
+        log.arrive(name, 0)
+    for fence in range(1, FAILURES_MAX + 1):
+        log.end("a", 0, "failed", fence=fence)
+    assert [log.rows[f"d:{name}"]["status"] for name in "abc"] == ["parked", "parked", "gated"]
+    log.cancel("a", 10)
+    log.cancel("b", 11)
+    log.pass_time(60)
+    assert log.started["c"] == [60], "nobody holds the slot that it waited for"
+
+
 def test_no_one_probes_whose_slot_somebody_holds() -> None:
     log = GateLog({"concurrency": {"key": "k", "max": 1}})
     log.arrive("runs", 0, keys={"concurrency": "y"})

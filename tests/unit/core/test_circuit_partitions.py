@@ -59,6 +59,24 @@ def test_others_hear_that_it_stays_open() -> None:
     assert "invoke" in kinds(there.add("event_matched", matched("e")))
 
 
+def test_a_failure_where_others_opened_it_holds_back_for_as_long_again() -> None:
+    here, there = (partition_of(number, circuit="dlq") for number in (0, 1))
+    hear(there, fail_five(here))
+    [_, dead] = [
+        out for out in there.add("event_matched", matched("a")) if "dl" in out.kind.lower()
+    ]
+    assert dead.value["final_error"].endswith("it is tried again in 60 s")
+    there.now_ms += OPEN_MS - 400
+    [_, dead] = [
+        out for out in there.add("event_matched", matched("b")) if "dl" in out.kind.lower()
+    ]
+    assert dead.value["final_error"].endswith("it is tried again in 1 s")
+    there.now_ms += 400
+    assert "invoke" in kinds(there.add("event_matched", matched("c")))
+    there.add("invocation_completed", completed("failed", "c"))
+    assert "dlq_moved" in kinds(there.add("event_matched", matched("d")))
+
+
 def test_whoever_has_nothing_to_probe_with_asks_the_next_partition() -> None:
     logs = [partition_of(number) for number in range(3)]
     outs: list[Out] = []

@@ -238,6 +238,21 @@ def test_slots_are_taken_in_order_again_and_a_full_queue_is_not_full_for_those()
     log.assert_replays([3, 1, 4], reload_at=frozenset({1, 2, 3}))
 
 
+def test_two_who_need_both_slots_do_not_wait_for_each_other() -> None:
+    flow = {
+        "singleton": {"key": "k", "release_on_retry": True},
+        "concurrency": {"max": 1, "release_on_retry": True},
+    }
+    log = GateLog(flow, backoff="svix", max_attempts=2)
+    log.arrive("again", 0, keys={"singleton": "x"})
+    log.end("again", 1, "failed")
+    log.arrive("other", 2, keys={"singleton": "y"})
+    log.arrive("same", 3, keys={"singleton": "x"})  # has its singleton, and waits for `other`
+    log.end("other", 8)  # `again` was due at 6
+    log.end("same", 9)
+    assert log.started == {"again": [0, 9], "other": [2], "same": [8]}
+
+
 def test_who_gave_its_slot_up_waits_for_it_by_its_priority_first() -> None:
     flow = {
         "concurrency": {"max": 1, "release_on_retry": True},
