@@ -100,6 +100,7 @@ OPERATOR = Edge(
         "trigger.inbox.envelopes",
         "trigger.dispatches",
         "trigger.cancel.requests",
+        "trigger.operations.audit",
         "trigger.attempts",
         "trigger.outbox",
         "trigger.dlq",
