@@ -158,6 +158,8 @@ _PURGE = {
         ("purge_requested", {**_PURGE, "purged_by": _LONG}),
         ("summary_requested", {"queue": _LONG, "request_id": "r"}),
         ("summary_requested", {"queue": "", "request_id": "r"}),
+        ("summary_requested", {"queue": "#1", "request_id": "r"}),
+        ("renew_requested", {**_RENEW, "claims": [{**_CLAIM, "queue": " "}]}),
         ("consumer_registered", {"queue": QUEUE, "consumer_id": "w", "digest": _LONG, "gates": []}),
         ("consumer_registered", {"queue": "a:b", "consumer_id": "w", "digest": "d", "gates": []}),
     ],
@@ -176,7 +178,7 @@ def test_a_word_whose_names_cannot_be_repeated_is_quarantined(
     assert claimed(log.ack("0.1")) == ["1.1"], "the partition goes on"
 
 
-@pytest.mark.parametrize("queue", ["a#²", "a#99999999999", "a#-1", "a#1#2", "#"])
+@pytest.mark.parametrize("queue", ["a#²", "a#99999999999", "a#-1", "a#1#2"])
 def test_a_queue_whose_shard_is_no_number_is_answered_like_any_other(queue: str) -> None:
     log = drr()
     outs = log.add("summary_requested", {"queue": queue, "request_id": "r"})
