@@ -103,8 +103,9 @@ def test_within_the_bound_all_is_as_the_library_has_it(document: Any, source: st
     def answer(search: Any) -> Any:
         try:
             return search(document)
+        except TooManySteps:
+            raise
         except (JMESPathError, TypeError, ValueError) as error:  # by `merge` of what is no object
-            assert not isinstance(error, TooManySteps)
             return str(error)
 
     assert answer(compile_jmespath(source).search) == answer(jmespath.compile(source).search)
