@@ -28,7 +28,7 @@ def read_duration(value: object, place: Place) -> int:
     """Take `<whole number><unit>`; the unit is s, m, h, d or w.  Returns milliseconds."""
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        place.expected(value, "a duration such as '30s', '5m', '2h', '1d' or '1w'")
+        place.expected(value, "a duration from '1s' on, such as '30s', '5m', '2h', '1d' or '1w'")
         return 1
     duration_ms = int(found[1]) * _UNIT_MS[found[2].lower()]
     if duration_ms > DURATION_MS_MAX:
@@ -50,7 +50,7 @@ def read_timing(max_ms: int, shown_max: str) -> Read:
         elif type(value) is int and value >= 1:
             timing_ms = value
         else:
-            place.expected(value, "a duration such as '250ms', '30s', '5m' or '2h'")
+            place.expected(value, "a duration from '1ms' on, such as '250ms', '30s', '5m' or '2h'")
             return 1
         if timing_ms > max_ms:
             place.expected(value, f"at most {shown_max}")

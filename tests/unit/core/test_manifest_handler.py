@@ -31,10 +31,10 @@ def test_a_timeout_is_kept_in_milliseconds(written: str, timeout_ms: int) -> Non
     [
         ('executor = "fiber"', "executor is 'fiber', expected one of async, thread, process"),
         ("executor = 1", "executor is 1, expected one of async, thread, process"),
-        ('timeout = "1d"', "timeout is '1d', expected a duration such as"),
-        ('timeout = "0s"', "timeout is '0s', expected a duration such as"),
-        ("timeout = 0", "timeout is 0, expected a duration such as"),
-        ("timeout = true", "timeout is true, expected a duration such as"),
+        ('timeout = "1d"', "timeout is '1d', expected a duration from '1ms' on, such as"),
+        ('timeout = "0s"', "timeout is '0s', expected a duration from '1ms' on, such as"),
+        ("timeout = 0", "timeout is 0, expected a duration from '1ms' on, such as"),
+        ("timeout = true", "timeout is true, expected a duration from '1ms' on, such as"),
         ('timeout = "9000000000s"', "timeout is '9000000000s', expected at most 366 days"),
     ],
 )
