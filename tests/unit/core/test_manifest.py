@@ -222,7 +222,11 @@ def test_an_id_that_cannot_be_read_is_not_repeated_in_the_place() -> None:
         ),
         ("retry", 'retry = { backoff = "linear", delay = "25h" }', "expected at most a day"),
         ("retry", 'retry = { backoff = "linear", delay = 0 }', "retry.delay is 0, expected a dur"),
-        ("retry", 'retry = { backoff = "linear", delay = "1d" }', "expected a duration from '1ms' on, such as"),
+        (
+            "retry",
+            'retry = { backoff = "linear", delay = "1d" }',
+            "expected a duration from '1ms' on, such as",
+        ),
         ("retry", "retry = { retention_days = 367 }", "retention_days is 367, expected a whole"),
         ("retry", "retry = { backoff = [] }", "retry.backoff is [], expected one of svix"),
         (

@@ -129,7 +129,10 @@ def test_the_namespaces_budget_concerns_those_that_spend() -> None:
         ),
         (['when = "f"', "when_budget = { tokens_max = 0 }"], "tokens_max is 0"),
         (['when = "f"', 'when_budget = { timeout = "25h" }'], "expected at most a day"),
-        (['when = "f"', 'when_budget = { timeout = "1d" }'], "expected a duration from '1ms' on, such as"),
+        (
+            ['when = "f"', 'when_budget = { timeout = "1d" }'],
+            "expected a duration from '1ms' on, such as",
+        ),
     ],
 )
 def test_what_would_limit_nothing_or_cannot_is_refused(lines: list[str], words: str) -> None:
