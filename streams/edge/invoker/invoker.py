@@ -105,7 +105,7 @@ class Invoker:
         cancels = seams.cancels
         self._cancels = KafkaCancels(settings, codec) if cancels is None else cancels
         self.cancelled_before = CancelBook(self._loop.time)
-        self._intents = IntentReader(codec)
+        self._intents = IntentReader(codec, settings.partitions)
         self._reporter = Reporter(publisher, codec, self.invoker_id, self, seams.mailbox)
         strays = Strays(seams.strays_max, self._too_many_strays, self._observer.strays)
         self._runner = HandlerRunner(settings, strays, logging.root.getEffectiveLevel())

@@ -205,7 +205,7 @@ class Worker:
     def take(self, delivered: Sequence[Delivered]) -> None:
         """Take what was granted; what was meant for an earlier incarnation is passed over."""
         for each in delivered:
-            value = value_of(self._codec, each)
+            value = value_of(self._codec, each, self.plan.queue_keys)
             if value is None or value["incarnation"] != self.incarnation:
                 continue
             if each.kind == "jobs_granted":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,30 @@ async def test_a_record_that_is_no_intent_is_logged_counted_and_passed(
     assert rig.counts.unusable_count == 1
     (line,) = [each for each in caplog.records if each.message == "invoker_unusable_intent"]
     assert line.__dict__["position"] == "trigger.invocations/1/5"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"home": 4}, "home_partition is 4, expected 0 to 3"),
+        ({"home": -1}, "home_partition is -1, expected 0 to 3"),
+        ({"timeout_ms": 0}, "timeout_ms is 0, expected at least 1"),
+        ({"dispatch_id": "d" * 300_000}, "dispatch_id has 300000 characters"),
+        ({"trigger": "t" * 300_000}, "trigger_id has 300000 characters"),
+    ],
+)
+@virtual_time
+async def test_an_intent_whose_outcome_no_broker_would_take_is_none(
+    said: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = await Rig(answer=answer).start()
+    rig.deliver(rig.intent("answer", **said), rig.intent("answer", "good"))
+    await asyncio.sleep(0.3)
+    assert rig.intake.committed == {0: 2}
+    assert rig.counts.unusable_count == 1
+    (line,) = [each for each in caplog.records if each.message == "invoker_unusable_intent"]
+    assert line.__dict__["reason"].startswith(reason)
+    assert [each["dispatch_id"] for each in rig.log.outcomes] == ["good"]
 
 
 @virtual_time

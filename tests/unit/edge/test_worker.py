@@ -275,3 +275,25 @@ async def test_the_gates_of_the_consumer_manifest_are_registered_before_the_firs
     assert [gates["trigger_id"] for gates in registered["gates"]] == ["gated"]
     assert '"concurrency":{"max":2}' in registered["gates"][0]["definition"]
     assert registered["digest"] == worker.worker._consumer.digest
+
+
+@pytest.mark.parametrize(
+    ("job_id", "queue_key", "reason"),
+    [
+        (1, "nobody's", 'queue "nobody\'s" is none that it asks for'),
+        (1, "triage#1", "queue 'triage#1' is none that it asks for"),
+        (10**400, "triage", "job_event_id has 401 characters, expected at most 256"),
+    ],
+)
+@virtual_time
+async def test_a_grant_that_no_answer_could_be_given_to_is_passed_over(
+    job_id: int, queue_key: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = await rig("answer").start()
+    worker.grant((job_id, body_of("answer", 1)), queue_key=queue_key)
+    worker.grant((2, body_of("answer", 2)))
+    await settle()
+    assert worker.acked == ["2.1"]
+    assert list(worker.responses) == ["2.1"]
+    (told,) = [each for each in caplog.records if each.message == "worker_unusable_delivery"]
+    assert told.__dict__["reason"] == reason
