@@ -115,6 +115,18 @@ class Codec:
             raise _wrong_end(stem, end - len(data))
         return stem, value if resolve is None else resolve(data)
 
+    def decode_as(self, schema: str, data: bytes | None) -> dict[str, Any] | None:
+        """Return the value of a record of `schema`; None for anything else, whatever it is.
+
+        For who reads a topic that anybody may write to, and has no use for the rest.
+        Raises: with a registry its own error, as `decode` does.
+        """
+        try:
+            found, value = self.decode(data or b"")
+        except DecodeError:
+            return None
+        return value if found == schema else None
+
     def _make_encoder(self, schema: Schema) -> Encoder:
         def refuse(value: object, error: Exception) -> None:
             misfit = find_misfit(schema.shape, value)

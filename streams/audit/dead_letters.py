@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from streams.audit.log import LogReader, LogRecord
 from streams.audit.table_rows import table_rows
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.placement import partition_of
 from streams.core.wire import DlqMoved, RowDlq
 from topology.model import Stage
@@ -64,14 +64,11 @@ def _collect(
         headers = dict(record.headers)
         if headers.get("kind") != b"dlq_moved":
             continue
-        try:
-            moved = cast("DlqMoved", codec.decode(record.value or b"")[1])
-        except DecodeError:
-            continue
-        entry_id = moved["entry_id"]
-        if entry_id not in wanted:
+        moved = cast("DlqMoved | None", codec.decode_as("dlq_moved", record.value))
+        if moved is None or (entry_id := moved["entry_id"]) not in wanted:
             continue
         known = found.get(entry_id)
         if known is None or known.moved["event"]["id"] != wanted[entry_id]:
             traceparent = headers.get("traceparent")
-            found[entry_id] = Body(moved, None if traceparent is None else traceparent.decode())
+            text = None if traceparent is None else traceparent.decode(errors="replace")
+            found[entry_id] = Body(moved, text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from streams.audit.log import LogReader, LogRecord, Place
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.record import Position
+from topology import TOPOLOGY
+from topology.family import family_of
 
 __all__ = ["Happening", "happening", "happenings"]
 
@@ -29,7 +32,7 @@ def happenings(
     *,
     since_ms: int | None = None,
 ) -> Iterator[Happening]:
-    """Yield what these partitions hold of `wanted`; what cannot be decoded is passed over.
+    """Yield what these partitions hold of `wanted`; what is no record of its topic is passed over.
 
     Args: wanted: looks at a record before it is decoded.  since_ms: earlier ones are not read.
     """
@@ -43,10 +46,18 @@ def happenings(
 
 
 def happening(codec: Codec, place: Place, record: LogRecord) -> Happening | None:
-    """Return a record decoded; None when it is none of ours."""
-    try:
-        _, value = codec.decode(record.value or b"")
-    except DecodeError:
+    """Return a record decoded; None when it is none of those that its topic is for."""
+    texts = (text for name, text in record.headers if name == "kind" and text is not None)
+    kind = next((text.decode(errors="replace") for text in texts), "")
+    schema = TOPOLOGY.kinds.get((_declared(place[0]), kind))
+    value = None if schema is None else codec.decode_as(schema, record.value)
+    if value is None:
         return None
-    kind = next((text.decode() for name, text in record.headers if name == "kind"), "")
     return Happening(record.timestamp, Position(*place, record.offset), kind, value)
+
+
+@cache
+def _declared(topic: str) -> str:
+    """Return the name under which a topic is declared, its family's; empty for a foreign one."""
+    found = family_of(TOPOLOGY, topic)
+    return "" if found is None else found.name

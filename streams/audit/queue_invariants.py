@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from streams.audit.claim_history import ClaimHistory, Violation
 from streams.audit.job_marks import JobMarks
@@ -27,8 +27,8 @@ from streams.codec import Codec, DecodeError
 from streams.core.ready_jobs import Dealt, Refused, Source, shard_of
 from streams.core.record import Position
 from streams.core.shards import numbers_of
-from streams.core.wire import FairnessDimension
-from streams.edge.queue_catalog import queue_topics
+from streams.core.wire import FairnessDimension, QueueConfigured
+from streams.edge.queue_catalog import is_usable, queue_topics
 from streams.edge.relay.jobs import dealt_of
 from topology.model import Stage
 
@@ -152,7 +152,9 @@ def _dealt_by(
             for record in records:
                 if ("kind", b"queue_configured") in record.headers and record.value is not None:
                     said = _read(codec, "queue_configured", record)
-                    if not isinstance(said, str) and said["queue"] == queue:
+                    if isinstance(said, str) or said["queue"] != queue:
+                        continue
+                    if is_usable(cast("QueueConfigured", said)):
                         return said["shard_by"], numbers_of(shards, said["numbers"])
     return "tenant", ()
 

@@ -342,8 +342,8 @@ class _Partition:
         if record.value is None:
             self._judge_forgetting(self._records, record)
             records.record(key, record.offset, None)
-        elif _kind_of(record) in {"agent_goal", "agent_job"}:
-            value = self._decoded(self._records, record)
+        elif (kind := _kind_of(record)) in {"agent_goal", "agent_job"}:
+            value = self._decoded(self._records, record, kind)
             if value is not None:
                 records.record(key, record.offset, value, by_owner=is_owners(record.headers))
 
@@ -356,7 +356,7 @@ class _Partition:
         session_id = key.removeprefix(_SESSION_PREFIX)
         if record.value is None:
             sessions.session(session_id, record.offset, None)
-        elif (value := self._decoded(self._sessions, record)) is not None:
+        elif (value := self._decoded(self._sessions, record, "agent_session")) is not None:
             by_owner = is_owners(record.headers)
             sessions.session(session_id, record.offset, value["status"], by_owner=by_owner)
 
@@ -364,13 +364,17 @@ class _Partition:
         if (what := wrongly_forgotten(record)) is not None:
             self._verdict.found(Position(*place, record.offset), what)
 
-    def _decoded(self, place: Place, record: LogRecord) -> dict[str, Any] | None:
-        """Return a record's value; None, and that it is told, when it has none."""
+    def _decoded(self, place: Place, record: LogRecord, kind: str) -> dict[str, Any] | None:
+        """Return what a record of a kind says; None, and that it is told, when it is none."""
         try:
-            return self._codec.decode(record.value or b"")[1]
+            schema, value = self._codec.decode(record.value or b"")
         except DecodeError as error:
-            self._verdict.found(Position(*place, record.offset), f"it is {error}")
-            return None
+            schema, value = str(error), {}
+        if schema == kind:
+            return value
+        what = f"it is {schema}, expected a {kind}"
+        self._verdict.found(Position(*place, record.offset), what)
+        return None
 
 
 def _each(reader: LogReader, place: Place, span: Span) -> Iterator[LogRecord]:

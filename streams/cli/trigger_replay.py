@@ -273,7 +273,7 @@ def _item(codec: Codec, found: _Found, aim: Aim, status: str, fresh: str) -> Ite
     traceparent = headers.get("traceparent")
 
     def request(audit_id: str) -> Request:
-        text = None if traceparent is None else traceparent.decode()
+        text = None if traceparent is None else traceparent.decode(errors="replace")
         return replay_request(_again(codec, value, fresh, trigger_id), text, audit_id)
 
     return Item(event["id"], {**fields, "replay_event_id": fresh}, request)

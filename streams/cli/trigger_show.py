@@ -17,7 +17,7 @@ from streams.cli.moment import EXPECTED, read_moment
 from streams.cli.operation import AsJson
 from streams.cli.options import StateDir, screen, settings_from
 from streams.cli.plain import escape
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.binding_history import Told, version_as_of
 from streams.core.webhook import path_of
 from streams.core.wire import BindingDefinition, LifecycleStateTransition, RowRegisteredBinding
@@ -115,11 +115,9 @@ def told_transitions(log: LogReader, codec: Codec) -> list[Told]:
             for record in records:
                 if dict(record.headers).get("kind") != b"state_transition":
                     continue
-                try:
-                    value: Any = codec.decode(record.value or b"")[1]
-                except DecodeError:
-                    continue
-                told.append(Told(record.timestamp, cast("LifecycleStateTransition", value)))
+                value = codec.decode_as("lifecycle_state_transition", record.value)
+                if value is not None:
+                    told.append(Told(record.timestamp, cast("LifecycleStateTransition", value)))
     return told
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import cast
 
 from streams.audit.log import LogReader, LogRecord, Place, Span
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.wire import PartitionHalted
 from topology.model import Stage
 from topology.topics import LIFECYCLE, PARTITION_HALTED
@@ -78,9 +78,7 @@ def _first(log: LogReader, place: Place, unread: Span) -> LogRecord | None:
 
 def _notice(codec: Codec, record: LogRecord) -> PartitionHalted | None:
     kinds: Mapping[str, bytes] = dict(record.headers)
-    if kinds.get("kind") != _KIND or record.value is None:
+    if kinds.get("kind") != _KIND:
         return None
-    try:
-        return cast("PartitionHalted", codec.decode(record.value)[1])
-    except DecodeError:  # of a later release: another host knows
-        return None
+    # What cannot be read may be of a later release: another host knows.
+    return cast("PartitionHalted | None", codec.decode_as(PARTITION_HALTED, record.value))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 from streams.codec import Codec, DecodeError
 from streams.core import worker_queue
+from streams.core.ready_jobs import SHARDS_MAX
 from streams.core.wire import QueueConfigured, QueueSummary
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.errors import BrokerError
@@ -27,6 +28,7 @@ __all__ = [
     "SUMMARY",
     "Catalog",
     "config_key",
+    "is_usable",
     "queue_topics",
     "read_catalog",
     "read_configured",
@@ -58,6 +60,11 @@ def config_key(queue: str) -> bytes:
     return b"\0" + queue.encode()
 
 
+def is_usable(word: QueueConfigured) -> bool:
+    """Whether a queue can be dealt out by a word; nobody who creates queues says another."""
+    return 1 <= word["shards"] <= SHARDS_MAX
+
+
 class Catalog(NamedTuple):
     """What the catalog says: what each queue was created with, and its latest summaries."""
 
@@ -81,7 +88,7 @@ def read_catalog(settings: Settings, codec: Codec) -> Catalog:
         kind, said = _said(record, codec)
         if kind == CONFIGURED:
             word = cast("QueueConfigured", said)
-            if word["shards"] >= 1:
+            if is_usable(word):
                 configured.setdefault(word["queue"], word)
         elif kind == SUMMARY:
             summary = cast("QueueSummary", said)

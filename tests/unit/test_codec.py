@@ -268,3 +268,11 @@ def test_a_record_that_this_release_dropped_is_an_unknown_schema(tmp_path: Path)
     (tmp_path / "tick.avsc").unlink()
     with pytest.raises(DecodeError, match=r"unknown_schema: harn\.streams\.Tick: no such record"):
         Codec(SchemaSet.load(tmp_path)).decode(CODEC.encode("tick", {"due_ms": 1}))
+
+
+def test_what_is_no_record_of_a_schema_is_none() -> None:
+    tick = CODEC.encode("tick", {"due_ms": 1})
+    assert CODEC.decode_as("tick", tick) == {"due_ms": 1}
+    for data in (None, b"", b"junk", tick[:-1], tick + b"x"):
+        assert CODEC.decode_as("tick", data) is None
+    assert CODEC.decode_as("invoke", tick) is None

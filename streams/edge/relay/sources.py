@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from streams.codec import Codec
-from streams.core.ready_jobs import SHARDS_MAX, Source
+from streams.core.ready_jobs import Source
 from streams.core.shards import numbers_of
 from streams.core.wire import QueueConfigured
 from streams.edge.queue_catalog import queue_topics, read_configured
@@ -79,6 +79,5 @@ class QueueSources:
 def _source(queue: str, topic: str, configured: QueueConfigured | None) -> Source:
     if configured is None:
         return Source(queue, topic, 0)
-    shards = min(configured["shards"], SHARDS_MAX)
-    numbers = numbers_of(shards, configured["numbers"])
-    return Source(queue, topic, 0, shards, configured["shard_by"], numbers)
+    numbers = numbers_of(configured["shards"], configured["numbers"])
+    return Source(queue, topic, 0, configured["shards"], configured["shard_by"], numbers)

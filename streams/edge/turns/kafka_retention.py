@@ -91,8 +91,8 @@ class KafkaRetention(Forgetting):
             other = watch.last_between(-1, offset)
             if other is None or other.value is None:
                 return
-            value = self._codec.decode(other.value)[1]
-            if _changed_at_ms(value) > due.changed_at_ms:
+            value = self._codec.decode_as(due.kind, other.value)
+            if value is not None and _changed_at_ms(value) > due.changed_at_ms:
                 await self._ledger.write(topic, due.kind, due.key, value)
 
 

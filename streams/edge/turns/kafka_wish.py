@@ -67,7 +67,9 @@ async def write_wish(
         other = watch.last_between(last, offset)
         if other is None or other.value is None:
             return
-        theirs = cast("AgentSessionDesired", codec.decode(other.value)[1])
+        theirs = cast("AgentSessionDesired | None", codec.decode_as(WISH, other.value))
+        if theirs is None:
+            return  # nobody can take it for a wish
         merged = wish.over(wished(value, theirs))
         if _flags(merged) == _flags(value):
             return

@@ -15,6 +15,7 @@ from streams.edge.turns.body import Claimed, Ending
 from streams.edge.turns.fleet_report import fleet_report
 from streams.edge.turns.kafka.presence import FLEET, namesakes
 from streams.edge.turns.kafka.serve import serve
+from streams.kafka import make_producer
 from streams.settings import Settings
 from tests.support.kafka_turns import (
     CODEC,
@@ -166,6 +167,10 @@ async def test_8_24_heartbeats_tell_of_a_worker_and_of_its_end(
         queue_backend="kafka",
         started_at_ms=now_ms(),
     )
+    producer = make_producer(settings)  # what is no heartbeat is nobody's
+    tick = CODEC.encode("tick", {"due_ms": 1})
+    producer.produce(FLEET, tick, run.encode(), headers=[("kind", b"fleet_worker")])
+    assert producer.flush(30) == 0
     # Whoever has its name hears of it; it does not take itself for another.
     (mine,) = await asyncio.to_thread(namesakes, settings, CODEC, other, now_ms())
     assert mine == beats()[-1]["token"]

@@ -37,6 +37,9 @@ retry = { max = 2, backoff = "immediate" }
 """
 
 
+STARTED = {"dispatch_id": "d", "attempt": 1, "handler_kind": "local", "target_uri": "x"}
+
+
 def second_time(_event: object, context: object) -> str:
     if context.attempt == 1:  # type: ignore[attr-defined]
         message = "not yet"
@@ -75,6 +78,16 @@ def test_a_skipped_dispatch_says_which_gate_skipped_it() -> None:
     [works] = [each for each in story.dispatches.values() if each.binding_key == "works@v1"]
     assert works.outcome == "dispatch_skipped"
     assert "rate_limit_blocked" in [happening.kind for happening in works.happenings]
+
+
+def test_what_others_wrote_about_an_event_is_no_part_of_its_story() -> None:
+    driver, codec = run(), Codec()
+    before = as_json(explain(driver.kafka, codec, "e1"))
+    foreign = codec.encode("lifecycle_dispatch_started", {**STARTED, "event_id": "e1"})
+    for topic in READS:
+        for kind in (b"event_ingested", b"event_matched", b"dlq_moved", b"\xff", b"DlqMoved"):
+            driver.kafka.append(topic, foreign, key=b"e1", headers=[("kind", kind)])
+    assert as_json(explain(driver.kafka, codec, "e1")) == before
 
 
 def test_an_unknown_event_has_no_story() -> None:

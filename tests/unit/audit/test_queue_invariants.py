@@ -173,5 +173,8 @@ def test_a_catalog_with_garbage_hides_no_queue() -> None:
     log = Log()
     log.job(0)
     log.folded(1)
-    log.kafka.append("worker.queues", b"garbage", headers=[("kind", b"queue_configured")])
+    endless = {"queue": "triage", "shards": (1 << 31) - 1, "shard_by": "tenant"}
+    endless |= {"configured_at": "", "configured_by": ""}
+    for value in (b"garbage", CODEC.encode("queue_configured", endless)):
+        log.kafka.append("worker.queues", value, headers=[("kind", b"queue_configured")])
     assert log.told() == ["worker.triage/0/0: job 0 was folded, and is neither over nor there"]

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from streams.core.turn.words import CLAIMS
+from streams.codec import Codec
+from streams.core.turn.words import CLAIMS, JOBS
 from tests.support.turn_log import SESSIONS, TurnLog
+
+CODEC = Codec()
 
 
 def change_session(log: TurnLog, status: Any, *, by_owner: bool = True) -> None:
@@ -99,8 +102,17 @@ def test_what_the_api_wrote_of_a_session_is_not_judged_nor_what_is_gone() -> Non
     assert log.told() == []
 
 
-def test_what_is_no_session_is_told() -> None:
+@pytest.mark.parametrize("value", [b"\xc3\x01junk", CODEC.encode("tick", {"due_ms": 1})])
+def test_what_is_no_session_is_told(value: bytes) -> None:
     log = TurnLog()
-    log.log.append((SESSIONS, 0), 0, b"session:s", b"\xc3\x01junk", [("kind", b"agent_session")])
+    log.log.append((SESSIONS, 0), 0, b"session:s", value, [("kind", b"agent_session")])
     (told,) = log.told()
     assert told.startswith(f"{SESSIONS}/0/0: it is ")
+    assert told.endswith(", expected a agent_session")
+
+
+def test_what_is_no_goal_is_told() -> None:
+    log = TurnLog()
+    value = CODEC.encode("tick", {"due_ms": 1})
+    log.log.append((JOBS, 0), 0, b"goal:g", value, [("kind", b"agent_goal")])
+    assert log.told() == [f"{JOBS}/0/0: it is tick, expected a agent_goal"]

@@ -82,7 +82,8 @@ def test_the_last_notice_counts_and_others_are_passed_over() -> None:
     tell(log, NOW_MS, 1, stage="inbox", reason="of a stage that is not asked about")
     last = tell(log, NOW_MS, 1, timer="d:1", reason="second try")
     log.append((LIFECYCLE, 1), NOW_MS, b"member", b"\xc3\x01", [("kind", b"pump_acked")])
-    log.append((LIFECYCLE, 1), NOW_MS, b"k", b"junk", [("kind", PARTITION_HALTED.encode())])
+    for value in (b"junk", CODEC.encode("tick", {"due_ms": 1}), None):
+        log.append((LIFECYCLE, 1), NOW_MS, b"k", value, [("kind", PARTITION_HALTED.encode())])
     assert halted(log) == [last]
 
 

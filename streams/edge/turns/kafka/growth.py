@@ -40,6 +40,7 @@ from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.edge.turns.kafka.layout import counts_of
 from streams.edge.turns.kafka.membership import GROUP
 from streams.edge.turns.kafka.taking import transactional_id
+from streams.edge.turns.kafka_wish import WISH
 from streams.edge.turns.turn_codec import decode_turn
 from streams.edge.turns.turn_view import COUNT_EVERY_S
 from streams.engine import EncodedOutput
@@ -54,6 +55,9 @@ _LOG = logs.logger(__name__)
 
 NOTICE_S = 3 * COUNT_EVERY_S
 """How long whoever enqueues has to notice that partitions were added."""
+
+_KINDS = {SESSIONS: ("agent_session", WISH), JOBS: ("agent_goal", "agent_job")}
+"""What is moved; anything else that stands there is nobody's."""
 
 _BATCH = 500
 _READ_S = 1.0
@@ -238,10 +242,13 @@ class Growth:
         """Return what moves a record: itself elsewhere, and nothing any more here."""
         try:
             kind, found = self._codec.decode(value)
+            problem = None if kind in _KINDS[topic] else f"it is a {kind}"
         except DecodeError as error:
+            kind, found, problem = "", {}, str(error)
+        if problem is not None:
             grown.unreadable += 1
             extra = {"position": f"{topic}/{record.partition}/{record.offset}"}
-            _LOG.warning("turn_record_unreadable", extra={**extra, "reason": str(error)})
+            _LOG.warning("turn_record_unreadable", extra={**extra, "reason": problem})
             return []
         home = partition_of_session(found["session_id"], self._wanted)
         outputs: list[EncodedOutput] = []

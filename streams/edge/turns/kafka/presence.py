@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from streams.codec import Codec, DecodeError
+from streams.codec import Codec
 from streams.core.record import Position
 from streams.core.turn.fleet import HEARTBEAT_MS, WORKER_TTL_MS, Presence
 from streams.edge.publisher import Publisher
@@ -55,8 +55,8 @@ def namesakes(settings: Settings, codec: Codec, presence: Presence, now_ms: int)
                 if record.value is None:  # one of that name has left
                     last_ms.clear()
                     continue
-                with contextlib.suppress(DecodeError):
-                    said = codec.decode(record.value)[1]
+                said = codec.decode_as("fleet_worker", record.value)
+                if said is not None:
                     last_ms[said["token"]] = said["last_heartbeat_ms"]
     last_ms.pop(presence.token, None)
     return {each for each, at_ms in last_ms.items() if now_ms - at_ms <= WORKER_TTL_MS}
