@@ -36,6 +36,8 @@ _ENTRY: Final = struct.Struct("<qiqqiii")
 
 _NOBODY: Final = -1
 
+_DIGITS_MAX: Final = 19  # of an offset
+
 _KINDS: Final = frozenset(
     {
         "jobs_ready",
@@ -173,7 +175,7 @@ def cause_of(record: LogRecord, mailbox: str) -> _Cause | None:
     said = next((text for name, text in record.headers if name == "cause"), None) or b""
     topic, _, rest = said.decode(errors="replace").partition("/")
     parts = rest.split("/")
-    if topic != mailbox or len(parts) != 3 or not all(each.isdigit() for each in parts):
+    if topic != mailbox or len(parts) != 3 or not all(_is_number(each) for each in parts):
         return None
     return _Cause(int(parts[0]), int(parts[1]))
 
@@ -310,6 +312,11 @@ def _place_of(job_id: str) -> tuple[int, int]:
     """Return source partition and offset of a job's id; of what is none, a place before all."""
     partition, dash, offset = job_id.partition("-")
     numbers = (partition, offset) if dash else ("0", partition)
-    if not all(each.isdigit() for each in numbers):
+    if not all(_is_number(each) for each in numbers):
         return 0, -1
     return int(numbers[0]), int(numbers[1])
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a partition, or an offset."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX

@@ -44,7 +44,7 @@ class GateHistory:
 
     def __init__(self) -> None:
         self._slots: defaultdict[_Key, dict[str, int]] = defaultdict(dict)
-        self._held: dict[str, list[_Key]] = {}
+        self._held: dict[str, dict[_Key, None]] = {}
         self._passes: defaultdict[_Key, _Passes] = defaultdict(_Passes)
         self._limits: dict[tuple[int, int], int] = {}
         self._passed: defaultdict[str, set[str]] = defaultdict(set)
@@ -56,12 +56,15 @@ class GateHistory:
         self.free(job_id)
         for each in passed:
             key = trigger_id, each["gate"], each["key"]
-            if each["period_ms"] is None:
-                yield from self._hold(job_id, key, each["max"])
+            most, period_ms = each["max"], each["period_ms"]
+            if most < 1 or (period_ms is not None and period_ms < 1):
+                yield f"{_text(key)} let pass {most} in {period_ms} ms, expected at least 1 in 1 ms"
+            elif period_ms is None:
+                yield from self._hold(job_id, key, most)
             elif each["gate"] not in self._passed[job_id]:
                 # A job that is delivered again has passed once.
                 self._passed[job_id].add(each["gate"])
-                yield from self._pass(key, each["at_ms"], each["max"], each["period_ms"])
+                yield from self._pass(key, each["at_ms"], most, period_ms)
 
     def ended(self, job_id: str) -> None:
         """A job is over, and holds no slot."""
@@ -77,7 +80,7 @@ class GateHistory:
     def _hold(self, job_id: str, key: _Key, most: int) -> Iterator[str]:
         holders = self._slots[key]
         holders[job_id] = most
-        self._held.setdefault(job_id, []).append(key)
+        self._held.setdefault(job_id, {})[key] = None
         if len(holders) > most and len(holders) > (allowed := max(holders.values())):
             yield f"{_text(key)} has {len(holders)} at once, expected at most {allowed}"
 

@@ -13,6 +13,8 @@ __all__ = ["JobMarks"]
 
 _BLOCK_BITS: Final = 12
 _BLOCK: Final = 1 << _BLOCK_BITS
+_OFFSET_DIGITS_MAX: Final = 19
+"""What is longer is no offset, and at some length no number to Python either."""
 
 
 class JobMarks:
@@ -48,4 +50,5 @@ def _place(job_id: str) -> tuple[str, int]:
     """Return what stands before an id's offset, and that; offset -1 for what is no id of ours."""
     partition, dash, offset = job_id.rpartition("-")
     known = offset.isascii() and offset.isdigit() and (offset == "0" or offset[0] != "0")
+    known = known and len(offset) <= _OFFSET_DIGITS_MAX
     return (partition + dash, int(offset)) if known else ("", -1)

@@ -21,7 +21,7 @@ def wrongly_forgotten(record: LogRecord) -> str | None:
         return None
     try:
         changed_at_ms, kept_ms = int(told[CHANGED_AT]), int(told[RETENTION])
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return f"it forgets a record without saying {CHANGED_AT} and {RETENTION} as numbers"
     if record.timestamp < changed_at_ms + kept_ms:
         early_ms = changed_at_ms + kept_ms - record.timestamp

@@ -383,6 +383,5 @@ def _each(reader: LogReader, place: Place, span: Span) -> Iterator[LogRecord]:
 
 
 def _kind_of(record: LogRecord) -> str:
-    return next(
-        (text.decode(errors="replace") for name, text in record.headers if name == "kind"), ""
-    )
+    texts = (text for name, text in record.headers if name == "kind" and text is not None)
+    return next((text.decode(errors="replace") for text in texts), "")

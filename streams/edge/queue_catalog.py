@@ -20,7 +20,7 @@ from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.errors import BrokerError
 from streams.settings import Settings
 from topology import TOPOLOGY
-from topology.family import family_of
+from topology.family import family_of, name_problem
 from topology.topics import QUEUE_TOPICS
 
 __all__ = [
@@ -65,6 +65,12 @@ def is_usable(word: QueueConfigured) -> bool:
     return 1 <= word["shards"] <= SHARDS_MAX
 
 
+def _has_topic(queue: str) -> bool:
+    """Whether there can be a topic of a queue: without one, nobody has folded a job of it."""
+    topic = worker_queue.topic_of(queue)
+    return name_problem(topic) is None and queue in queue_topics([topic])
+
+
 class Catalog(NamedTuple):
     """What the catalog says: what each queue was created with, and its latest summaries."""
 
@@ -92,7 +98,8 @@ def read_catalog(settings: Settings, codec: Codec) -> Catalog:
                 configured.setdefault(word["queue"], word)
         elif kind == SUMMARY:
             summary = cast("QueueSummary", said)
-            summaries[summary["queue"], summary["shard"] or 0] = summary
+            if _has_topic(summary["queue"]):
+                summaries[summary["queue"], summary["shard"] or 0] = summary
     return Catalog(configured, tuple(summaries[place] for place in sorted(summaries)))
 
 

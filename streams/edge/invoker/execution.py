@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from streams.core import bounds
 from streams.core.record import Position
 from streams.core.wire import InvocationCompleted, Invoke
 from streams.edge.executors.call import Call
@@ -16,6 +17,8 @@ from streams.handler_emissions import Emissions
 __all__ = ["Execution", "ExecutionKey", "call_of", "context_of", "headers_of"]
 
 _FOLLOWERS = frozenset({"tenant_id", "traceparent"})
+_FOLLOWER_BYTES_MAX = 4 * bounds.ID_CHARS_MAX
+"""What is longer is no tenant's id, nor a trace; it could keep an outcome out of the log."""
 
 ExecutionKey = tuple[str, int]
 """Dispatch id and fence: what makes an intent the same one when it is fetched again."""
@@ -115,5 +118,9 @@ def call_of(
 
 def headers_of(position: Position, headers: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     """Return an outcome's headers: its cause, and what follows the event everywhere."""
-    followers = [each for each in headers if each[0] in _FOLLOWERS]
+    followers = [
+        (name, content)
+        for name, content in headers
+        if name in _FOLLOWERS and len(content or b"") <= _FOLLOWER_BYTES_MAX
+    ]
     return [("cause", str(position).encode()), *followers]

@@ -279,7 +279,7 @@ class KafkaLedger:
             status=found["status"],
             background=found["background"],
             needs_input=found["needs_input"],
-            metadata=json.loads(found["metadata_json"]),
+            metadata=_metadata(found["metadata_json"]),
             pause_requested=desired.get("pause_requested", False),
             kill_requested=desired.get("kill_requested", False),
             created_at_ms=found["created_at_ms"],
@@ -385,3 +385,12 @@ class KafkaLedger:
                 self._endpoint, str(error), retryable=error.retryable, remedy=error.remedy
             ) from error
         return at.offset
+
+
+def _metadata(text: str) -> dict[str, Any]:
+    """Return a session's metadata; none where somebody else wrote what is no JSON object."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from streams.audit.fairness_log import cause_of
+from streams.audit.log import LogRecord
 from streams.core.scheduler import selection
 from streams.core.scheduler.ring import Ring
 from streams.core.wire import SchedulerPolicy
@@ -261,3 +263,9 @@ def test_under_a_cap_a_log_without_its_beginning_is_not_judged() -> None:
     kafka = memory_log(log)
     kafka.cut(REQUESTS, cut)
     assert unfair(kafka)[0] == []
+
+
+@pytest.mark.parametrize("said", ["0/1", "0/x/0", "²/1/0", "0/1/²", f"0/{'9' * 5_000}/0", "-1/0/0"])
+def test_a_cause_that_is_no_place_is_none(said: str) -> None:
+    record = LogRecord(0, 0, b"k", b"", [("cause", f"worker.requests/{said}".encode())])
+    assert cause_of(record, "worker.requests") is None

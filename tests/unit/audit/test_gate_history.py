@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,23 @@ def test_no_more_hold_slots_than_the_greatest_limit_of_a_holder(
         told = list(history.admitted(name, "t", [a_pass(0, most, None)]))
         held[name] = most
         assert bool(told) == (len(held) > max(held.values()))
+
+
+@pytest.mark.parametrize(
+    ("most", "period_ms"), [(-1, 5), (0, 5), (-(1 << 31), 5), (1, 0), (1, -5), (0, None)]
+)
+def test_a_limit_that_lets_nothing_pass_is_told(most: int, period_ms: int | None) -> None:
+    history = GateHistory()
+    (told,) = history.admitted("1", "t", [a_pass(7, most, period_ms)])
+    assert told.endswith(f"let pass {most} in {period_ms} ms, expected at least 1 in 1 ms")
+    assert list(history.admitted("2", "t", [a_pass(7, 1, 5)])) == []
+
+
+def test_a_slot_that_is_told_twice_is_freed_once() -> None:
+    history = GateHistory()
+    assert list(history.admitted("1", "t", [a_pass(0, 1, None), a_pass(0, 1, None)])) == []
+    history.free("1")
+    assert list(history.admitted("2", "t", [a_pass(0, 1, None)])) == []
 
 
 def test_memory_is_that_of_jobs_that_are_not_over() -> None:

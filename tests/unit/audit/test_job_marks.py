@@ -12,7 +12,9 @@ from streams.audit.job_marks import JobMarks
 IDS = st.one_of(
     st.integers(0, 20_000).map(str),
     st.tuples(st.integers(0, 3), st.integers(0, 20_000)).map(lambda each: f"{each[0]}-{each[1]}"),
-    st.sampled_from(["", "-", "007", "00", "0-07", "1-", "-1", "²", "a-1", "1-a", "9" * 30]),
+    st.sampled_from(
+        ["", "-", "007", "00", "0-07", "1-", "-1", "²", "a-1", "1-a", "9" * 30, "9" * 5_000]
+    ),
 )
 
 

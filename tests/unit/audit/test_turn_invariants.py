@@ -207,7 +207,8 @@ def test_words_that_cannot_be_read_are_told_and_those_of_a_later_release_are_not
     log.claim(turn)
     [record] = log.records(CLAIMS)
     log.records(CLAIMS).append(record._replace(offset=1, value=b"{}"))
-    log.records(CLAIMS).append(record._replace(offset=2, headers=[("kind", b"turn_praised")]))
+    for offset, kind in enumerate((b"turn_praised", b"\xff", None), 2):
+        log.records(CLAIMS).append(record._replace(offset=offset, headers=[("kind", kind)]))
     [told] = log.told()
     assert told.startswith(f"{CLAIMS}/0/1: it is ")
     assert told.endswith(", expected a turn_claimed")
