@@ -21,6 +21,7 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "broker_urls",
     "consumer_config",
     "ends_of",
+    "headers_of",
     "make_admin",
     "make_consumer",
     "make_producer",
@@ -206,6 +208,21 @@ def make_asker(settings: Settings, group_id: str, *, stable: bool) -> Consumer:
 def make_admin(settings: Settings, **overrides: object) -> AdminClient:
     """Make an admin client; `overrides` as for `make_producer`."""
     return AdminClient(admin_config(settings) | _properties(overrides), logger=_LOG)
+
+
+def headers_of(message: Message) -> list[tuple[str, Any]]:
+    """Return a record's headers, as the client has them: none where it cannot read them.
+
+    The client has no word for a name that is no UTF-8, which other clients write as they are told
+    to.  Of such a record all headers are lost; without that, none after it would be read either.
+    """
+    try:
+        headers: Any = message.headers()
+    except SystemError:  # as it says that it could not decode the name
+        # It keeps what it made as far as it came, and whoever looks into that ends the process.
+        message.set_headers([])
+        return []
+    return headers or []
 
 
 def ends_of(consumer: Consumer, place: TopicPartition, timeout_s: float) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from streams.codec import Codec, DecodeError
 from streams.core.record import Position
-from streams.kafka import make_consumer
+from streams.kafka import headers_of, make_consumer
 from streams.settings import Settings
 from topology.model import STAGE_RESUME, STAGE_SKIP
 
@@ -97,7 +97,7 @@ def _next_word(consumer: Consumer, codec: Codec, halt: Halt) -> Word | None:
 
 def word_about(halt: Halt, codec: Codec, message: Any) -> Word | None:
     """Return what a record of the halted partition says about the halt, if anything."""
-    kinds = [content for name, content in message.headers() or () if name == "kind"]
+    kinds = [content for name, content in headers_of(message) if name == "kind"]
     if not kinds or kinds[0] not in _CONTROL:
         return None
     try:

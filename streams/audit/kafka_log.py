@@ -25,12 +25,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from streams.audit.log import Headers, LogRecord, Place, Span
+from streams.audit.log import LogRecord, Place, Span
 from streams.closable import Closable
 from streams.errors import BrokerError
 from streams.kafka import (
     COORDINATOR_SOON,
     PASSING,
+    headers_of,
     make_admin,
     make_asker,
     make_consumer,
@@ -49,7 +50,6 @@ _SILENCE_S = 30.0
 """A partition that has more, but says nothing for so long, counts as out of reach."""
 
 _CLUSTER = "check KAFKA_BOOTSTRAP_SERVERS and that the cluster is up"
-_NO_HEADERS: Headers = []
 _OFFSET = attrgetter("offset")
 _POLL_S = 1.0
 _LIST_MAX = 10_000
@@ -227,7 +227,7 @@ def _records(messages: list[Message], end: int) -> tuple[list[LogRecord], bool]:
             message.timestamp()[1],
             message.key(),
             message.value(),
-            message.headers() or _NO_HEADERS,
+            headers_of(message),
         )
         for message in found
     ]

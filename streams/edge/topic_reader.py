@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from streams.closable import Closable
 from streams.errors import BrokerError, TopologyError
-from streams.kafka import ends_of, make_admin, make_consumer, right_missing
+from streams.kafka import ends_of, headers_of, make_admin, make_consumer, right_missing
 from streams.settings import Settings
 
 __all__ = [
@@ -178,7 +178,7 @@ class TopicReader(Closable):
                 message.timestamp()[1],
                 _bytes(message.key()),
                 _bytes(message.value()),
-                [(name, _bytes(content) or b"") for name, content in message.headers() or ()],
+                [(name, _bytes(content) or b"") for name, content in headers_of(message)],
             )
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             assert partition is not None, "an end has a partition"

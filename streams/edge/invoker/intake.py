@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.errors import BrokerError
-from streams.kafka import make_consumer
+from streams.kafka import headers_of, make_consumer
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -271,8 +271,8 @@ class KafkaIntake:
             assert offset is not None, "a fetched record has an offset"
             # A batch may span a rebalance: what was given up meanwhile is its next owner's.
             if partition in self._owned:
-                headers: Any = message.headers() or ()
-                intents.append(FetchedIntent(partition, offset, message.value() or b"", headers))
+                value: Any = message.value() or b""
+                intents.append(FetchedIntent(partition, offset, value, headers_of(message)))
         if intents:
             self._taken += len(intents)
             self._taken_bytes += sum(len(intent.value) for intent in intents)

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.audit.log import Headers, LogRecord
+from streams.audit.log import LogRecord
 from streams.codec import Codec
 from streams.core.ready_jobs import Dealt, Refused, Word, words_of
 from streams.edge.relay.jobs import dealt_of
 from streams.edge.relay.sources import QueueSources
 from streams.errors import BrokerError, HarnError
-from streams.kafka import PASSING, ends_of, make_consumer, make_producer, places_of
+from streams.kafka import PASSING, ends_of, headers_of, make_consumer, make_producer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 from topology.edges import RELAY
@@ -52,8 +52,6 @@ _COMMIT_EVERY_S = 0.1
 _TIMEOUT_S = 10.0
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
-
-_NO_HEADERS: Headers = []
 
 _Place = tuple[str, int]
 
@@ -376,8 +374,7 @@ def _record(message: Message) -> LogRecord:
     assert offset is not None, "a fetched record has an offset"
     key: Any = message.key()
     value: Any = message.value()
-    headers: Any = message.headers() or _NO_HEADERS
-    return LogRecord(offset, message.timestamp()[1], key, value, headers)
+    return LogRecord(offset, message.timestamp()[1], key, value, headers_of(message))
 
 
 def _told(error: KafkaException | HarnError) -> str:

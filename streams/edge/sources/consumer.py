@@ -32,7 +32,7 @@ from streams.core.wire import SourceRejected
 from streams.edge.sources.events import SourceEvent, SourceRecord
 from streams.edge.sources.lag import LagObserver, SourceLag
 from streams.errors import BrokerError
-from streams.kafka import PASSING, ends_of, make_consumer, places_of
+from streams.kafka import PASSING, ends_of, headers_of, make_consumer, places_of
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -334,8 +334,7 @@ def _place(message: Message) -> tuple[str, int, int]:
 
 def _record(message: Message) -> SourceRecord:
     topic, partition, offset = _place(message)
-    headers: Any = message.headers() or ()
     _, timestamp_ms = message.timestamp()
     key: Any = message.key()
     value: Any = message.value()
-    return SourceRecord(topic, partition, offset, timestamp_ms, key, value, headers)
+    return SourceRecord(topic, partition, offset, timestamp_ms, key, value, headers_of(message))

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streams.core.placement import partition_of
 from streams.errors import BrokerError
-from streams.kafka import ends_of, make_consumer
+from streams.kafka import ends_of, headers_of, make_consumer
 from streams.observe import logs
 from streams.settings import Settings
 from topology.edges import WORKER
@@ -153,7 +153,7 @@ class KafkaDeliveries:
             key: Any = message.key()
             if key == self._key:
                 value: Any = message.value()
-                kind, cause = _said(message.headers())
+                kind, cause = _said(headers_of(message))
                 mine.append(Delivered(message.offset() or 0, kind, value or b"", cause))
         return mine
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from streams.errors import BrokerError
-from streams.kafka import make_consumer, right_missing
+from streams.kafka import headers_of, make_consumer, right_missing
 from streams.observe import logs
 from streams.settings import Settings
 
@@ -187,7 +187,7 @@ class Feed:
             return Fetched(topic, partition, offset, 0, None, None, [], ticket, at_end=True)
         key: Any = message.key()
         value: Any = message.value()
-        headers: Any = message.headers() or []
+        headers = headers_of(message)
         timestamp_ms = message.timestamp()[1]
         return Fetched(topic, partition, offset, timestamp_ms, key, value, headers, ticket)
 
