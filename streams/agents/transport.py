@@ -30,7 +30,10 @@ from faust.types import TP
 from mode import Service
 from mode.threads import ServiceThread
 
+from streams.agents import fetched_records
 from streams.agents.batch import Batch
+
+fetched_records.install()
 
 FETCH_WAIT_BUSY_MS = 10
 """A partition consumed late misses the fetch that is under way and waits for it to end."""
