@@ -122,6 +122,7 @@ class _Pending:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._values: dict[int, bytes] = {}
+        self._published = 0
         self._broadcast = 0
         self._sent = 0
 
@@ -138,7 +139,15 @@ class _Pending:
             if schema != record.kind:
                 continue  # nor this
             revision: int = said["revision"]
-            if record.kind == "revision_published":
+            is_new = record.kind == "revision_published"
+            if revision != self._published + 1 if is_new else revision > self._published:
+                # Not the registry's, which counts: no mailbox could go on behind it.
+                reason = f"{record.kind} of revision {revision}, after {self._published}"
+                position = f"{registry.REGISTRY}/0/{record.offset}"
+                extra = {"position": position, "reason": reason}
+                _LOG.warning("revision_passed_over", extra=extra)
+            elif is_new:
+                self._published = revision
                 self._values[revision] = value
             else:
                 self._broadcast = max(self._broadcast, revision)

@@ -208,3 +208,25 @@ async def test_stopping_works_idle_and_twice(
     await broadcaster.stop()
     await broadcaster.stop()
     assert not broadcaster.failed.done()
+
+
+async def test_a_revision_that_does_not_follow_is_nobody_s_and_those_that_do_go_on(
+    settings: Settings, publisher: Recording, caplog: pytest.LogCaptureFixture
+) -> None:
+    await say(publisher, "revision_published", published(1))
+    for revision in (1 << 40, 3, 0, -1):
+        await say(publisher, "revision_published", published(revision))
+    await say(publisher, "revision_broadcast", broadcast(1 << 40))
+    await say(publisher, "revision_published", published(2))
+    broadcaster = Broadcaster(settings, publisher, CODEC)
+    await broadcaster.start()
+    try:
+        await until_broadcast(settings, [1 << 40, 1, 2])
+    finally:
+        await broadcaster.stop()
+    for partition in range(PARTITIONS):
+        assert revisions(settings, DISPATCHES, partition) == [1, 2]
+    told = [each for each in caplog.records if each.message == "revision_passed_over"]
+    assert [each.__dict__["position"] for each in told] == [
+        f"{REGISTRY}/0/{offset}" for offset in range(1, 6)
+    ]
