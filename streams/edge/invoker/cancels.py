@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.codec import Codec, DecodeError
+from streams.core import bounds
 from streams.core.wire import CancelInvocation
 from streams.edge.invoker.execution import ExecutionKey
 from streams.errors import BrokerError
@@ -81,7 +82,7 @@ class CancelBook:
     def put(self, key: ExecutionKey, reason: str) -> None:
         """Remember a cancel."""
         now_s = self._clock()
-        self._reasons[key] = now_s, reason
+        self._reasons[key] = now_s, bounds.shortened(reason)
         self._reasons.move_to_end(key)
         while self._reasons:
             oldest, (put_s, _) = next(iter(self._reasons.items()))
@@ -174,10 +175,13 @@ class KafkaCancels:
         except DecodeError as problem:
             reason = str(problem)
         else:
-            if schema == "cancel_invocation":
-                said: Any = value
-                return said
+            said: Any = value
             reason = f"schema {schema!r}, expected 'cancel_invocation'"
+            if schema == "cancel_invocation":
+                names = (("dispatch_id", said["dispatch_id"], bounds.ID_CHARS_MAX),)
+                reason = bounds.text_problem(names)
+                if reason is None:
+                    return said
         position = f"{self._topic}/0/{message.offset()}"
         _LOG.error("invoker_unusable_cancel", extra={"position": position, "reason": reason})
         return None

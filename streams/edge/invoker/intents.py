@@ -55,6 +55,5 @@ class IntentReader:
             (
                 ("dispatch_id", intent["dispatch_id"], bounds.ID_CHARS_MAX),
                 ("trigger_id", intent["trigger_id"], bounds.ID_CHARS_MAX),
-                ("handler", intent["handler"], bounds.TEXT_CHARS_MAX),
             )
         )

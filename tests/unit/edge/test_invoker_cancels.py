@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from streams.core.wire import CancelInvocation
-from streams.edge.invoker.cancels import REMEMBERED_MAX, REMEMBERED_S, CancelBook
+from streams.edge.invoker.cancels import (
+    CANCELS,
+    REMEMBERED_MAX,
+    REMEMBERED_S,
+    CancelBook,
+    KafkaCancels,
+)
 from streams.handler_api import Context, Event
+from streams.kafka import make_producer
 from streams.settings import Settings
 from tests.support import odd_handlers
-from tests.support.invoker_edge import Rig
+from tests.support.eventually import eventually
+from tests.support.invoker_edge import CODEC, Rig
+from tests.support.mock_cluster import mock_cluster
 from tests.support.virtual_time import virtual_time
 
 
@@ -221,3 +230,36 @@ async def test_a_stop_tells_processes_at_once_and_their_results_still_count(name
     await rig.invoker.stop()
     (outcome,) = rig.log.outcomes
     assert outcome["outcome"] == "success"
+
+
+def test_a_reason_is_remembered_as_far_as_a_record_may_say_it() -> None:
+    book = CancelBook(lambda: 0.0)
+    book.put(("d1", 1), "x" * 300_000)
+    assert book.take(("d1", 1)) == "x" * 1_024
+
+
+async def test_a_cancel_of_a_name_that_no_dispatch_has_is_logged_and_passed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    heard: list[str] = []
+
+    class Listener:
+        def cancel(self, said: CancelInvocation) -> None:
+            heard.append(said["dispatch_id"])
+
+        def fail(self, error: BaseException) -> None:
+            raise error
+
+    with mock_cluster() as bootstrap:
+        settings = Settings(bootstrap=bootstrap)
+        producer = make_producer(settings)
+        producer.list_topics(CANCELS, timeout=30)  # makes it
+        cancels = KafkaCancels(settings, CODEC)
+        await cancels.start(Listener())
+        for name in ("d" * 300_000, "d1"):
+            producer.produce(CANCELS, CODEC.encode("cancel_invocation", cancel(name)), None, 0)
+        assert producer.flush(30) == 0
+        await eventually(lambda: heard == ["d1"], "the good one is heard")
+        await cancels.stop()
+    (line,) = [each for each in caplog.records if each.message == "invoker_unusable_cancel"]
+    assert line.__dict__["reason"] == "dispatch_id has 300000 characters, expected at most 256"
