@@ -14,6 +14,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from operator import methodcaller
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -50,6 +51,10 @@ __all__ = [
 ]
 
 _Answer = TypeVar("_Answer")
+
+_HEADERS = methodcaller("headers")
+"""Calls the client by a way on which the interpreter looks whether it has failed: a call that was
+made often is made by a shorter one, and what the client left half done would end the process."""
 
 _LOG = logging.getLogger("harn.kafka")
 
@@ -217,7 +222,7 @@ def headers_of(message: Message) -> list[tuple[str, Any]]:
     to.  Of such a record all headers are lost; without that, none after it would be read either.
     """
     try:
-        headers: Any = message.headers()
+        headers: Any = _HEADERS(message)
     except SystemError:  # as it says that it could not decode the name
         # It keeps what it made as far as it came, and whoever looks into that ends the process.
         message.set_headers([])
