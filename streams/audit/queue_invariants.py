@@ -111,7 +111,8 @@ def _rows(reader: LogReader, codec: Codec, stage: Stage) -> dict[str, _Kept]:
     found: dict[str, _Kept] = {}
     for row in rows:
         queue = row["queue"]
-        known = found.setdefault(queue, _Kept(row["shards"], {}, waiting[queue]))
+        shards = max(row["shards"], 1)  # a word that is not the relay's may say none
+        known = found.setdefault(queue, _Kept(shards, {}, waiting[queue]))
         for each in row["relayed"]:
             known.folded[row["shard"], each["source_partition"]] = each["next_offset"]
     return found

@@ -178,3 +178,12 @@ def test_a_catalog_with_garbage_hides_no_queue() -> None:
     for value in (b"garbage", CODEC.encode("queue_configured", endless)):
         log.kafka.append("worker.queues", value, headers=[("kind", b"queue_configured")])
     assert log.told() == ["worker.triage/0/0: job 0 was folded, and is neither over nor there"]
+
+
+@pytest.mark.parametrize("shards", [0, -1])
+def test_a_queue_of_no_shards_is_judged_as_one(shards: int) -> None:
+    log = Log()
+    log.job(0)
+    place = {"source_partition": 0, "next_offset": 1}
+    log.row("q:triage", "row_queue", {"queue": "triage", "shards": shards, "relayed": [place]})
+    assert log.told() == ["worker.triage/0/0: job 0 was folded, and is neither over nor there"]
