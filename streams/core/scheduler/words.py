@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from streams.core.bounds import ID_CHARS_MAX
-from streams.core.ready_jobs import REASON_CHARS_MAX
+from streams.core.ready_jobs import REASON_CHARS_MAX, SHARDS_MAX
 
 __all__ = ["problem_of"]
 
@@ -56,6 +56,8 @@ def _place_problem(word: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the places of jobs, or of what is none."""
     if not 0 <= word["source_partition"] < _PARTITIONS_MAX:
         return f"source_partition is {word['source_partition']}, of no topic"
+    if not 1 <= word["shards"] <= SHARDS_MAX:
+        return f"shards is {word['shards']}, expected 1 to {SHARDS_MAX}"
     jobs: Sequence[Mapping[str, Any]] = word.get("jobs", (word,))
     following: int = word.get("next_offset", _OFFSETS_MAX)
     last = -1

@@ -11,7 +11,7 @@ from streams.core.scheduler.book import KEY_IDLE_MS
 from streams.core.scheduler.grants import GRANT_BYTES_MAX, GRANT_JOBS_MAX, HELD_MAX
 from streams.core.scheduler.summary import KEYS_MAX
 from streams.engine import MAX_RECORD_BYTES
-from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed
+from tests.support.scheduler_log import QUEUE, SchedulerLog, claimed, ready_job
 
 
 def drr(**fields: object) -> SchedulerLog:
@@ -131,6 +131,15 @@ _WORKER = {"queue": QUEUE, "consumer_id": "w1", "incarnation": "i1"}
 _CLAIM = {"job_event_id": "0", "claim_id": "0.1"}
 _GATED = {**_CLAIM, "trigger_id": "t", "dispatch_id": "d", "keys": {}}
 _RENEW = {"consumer_id": "w1", "incarnation": "i1", "claim_ttl_ms": 1_000}
+_READY = {
+    "queue": QUEUE,
+    "shard": None,
+    "shards": 1,
+    "source_partition": 0,
+    "first_offset": 2,
+    "next_offset": 4,
+    "jobs": [],
+}
 _PURGE = {
     "queue": QUEUE,
     "request_id": "r",
@@ -156,6 +165,12 @@ _PURGE = {
         ("gates_requested", {**_WORKER, "jobs": [_GATED], "incarnation": _LONG}),
         ("purge_requested", {**_PURGE, "request_id": _LONG}),
         ("purge_requested", {**_PURGE, "purged_by": _LONG}),
+        ("jobs_ready", {**_READY, "shards": 0}),
+        ("jobs_ready", {**_READY, "shards": 65}),
+        ("jobs_ready", {**_READY, "source_partition": -1}),
+        ("jobs_ready", {**_READY, "next_offset": 1 << 63 - 1}),
+        ("jobs_ready", {**_READY, "jobs": [ready_job(3), ready_job(3)]}),
+        ("jobs_ready", {**_READY, "jobs": [ready_job(4)]}),
         ("summary_requested", {"queue": _LONG, "request_id": "r"}),
         ("summary_requested", {"queue": "", "request_id": "r"}),
         ("summary_requested", {"queue": "#1", "request_id": "r"}),
