@@ -168,7 +168,7 @@ _PURGE = {
         ("jobs_ready", {**_READY, "shards": 0}),
         ("jobs_ready", {**_READY, "shards": 65}),
         ("jobs_ready", {**_READY, "source_partition": -1}),
-        ("jobs_ready", {**_READY, "next_offset": 1 << 63 - 1}),
+        ("jobs_ready", {**_READY, "next_offset": (1 << 62) + 1}),
         ("jobs_ready", {**_READY, "jobs": [ready_job(3), ready_job(3)]}),
         ("jobs_ready", {**_READY, "jobs": [ready_job(4)]}),
         ("summary_requested", {"queue": _LONG, "request_id": "r"}),
