@@ -8,6 +8,7 @@ from confluent_kafka import OFFSET_END
 from rich.console import Console
 
 from streams.cli.plain import escape
+from streams.codec import DecodeError
 from streams.edge.codecs import codec_of
 from streams.edge.topic_reader import ReadRecord, TopicReader
 from streams.settings import Settings
@@ -74,7 +75,10 @@ class Story:
         self._reader.close()
 
     def _tell(self, record: ReadRecord) -> None:
-        _, value = self._codec.decode(record.value or b"")
+        try:
+            _, value = self._codec.decode(record.value or b"")
+        except DecodeError:
+            return  # of nobody's event
         event_id: str | None = value.get("event_id")
         if event_id is None:
             return
