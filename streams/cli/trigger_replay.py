@@ -155,9 +155,9 @@ def require_replay(log: LogReader, codec: Codec, audit_id: str) -> None:
         for records in log.read(place, *span):
             for record in records:
                 if record.key == audit_id.encode():
-                    _, value = codec.decode(record.value or b"")
-                    operation = cast("TriggerOperationAudit", value)["operation"]
-                    if operation == OPERATION and not value["dry_run"]:
+                    found = codec.decode_as("trigger_operation_audit", record.value)
+                    audit = cast("TriggerOperationAudit | None", found)
+                    if audit and audit["operation"] == OPERATION and not audit["dry_run"]:
                         return
     raise ConfigError(
         f"--resume: there is no replay with the audit record {audit_id!r}",
